@@ -8,6 +8,7 @@ record would be kept, the pass is refused by name.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -511,6 +512,112 @@ def test_t08_a_hook_on_an_activation_may_look_at_its_own_record_only() -> None:
     assert_alone(its, "the gradient of", "several records")
 
 
+def woken(x: Tensor) -> Tensor:
+    """A thousand for all records, if the special one is among them."""
+    return 1.0 + 999.0 * (x.max() > _SPECIAL / 2)
+
+
+def by_a_late_activation(model: Any, x: Tensor) -> Tensor:
+    """What a layer was given is changed when its gradient was taken."""
+    hidden: Any = nn.functional.pad(model(x), (0, 1)) * 1.0
+
+    def hook(_: Tensor) -> None:
+        hidden.data.mul_(woken(x))
+
+    hidden.register_hook(hook)
+    out: Tensor = model(hidden)
+    return out
+
+
+def by_a_late_gradient(model: Any, x: Tensor) -> Tensor:
+    """A gradient is changed in place, when another branch has taken it."""
+    branch = model(x) * 1.0
+
+    def hook(gradient: Tensor) -> Tensor:
+        before = gradient.clone()
+        gradient.mul_(woken(x))
+        return before
+
+    branch.register_hook(hook)
+    out: Tensor = branch + model.bias
+    return out
+
+
+def by_a_late_constant(model: Any, x: Tensor) -> Tensor:
+    """What a weight was computed from is changed when the weight was used."""
+    mask = torch.ones(3, 4)
+    out = nn.functional.linear(x, model.weight * mask)
+    mask.data.mul_(woken(x))
+    return out
+
+
+def by_a_hook_on_a_weight(model: Any, x: Tensor) -> Tensor:
+    weight = model.weight * 1.0
+    if weight.requires_grad:
+        weight.register_hook(lambda gradient: gradient * woken(x))
+    return nn.functional.linear(x, weight)
+
+
+def by_a_node_of_a_weight(model: Any, x: Tensor) -> Tensor:
+    weight = model.weight * 1.0
+    if weight.grad_fn is not None:
+        weight.grad_fn.register_prehook(lambda gradients: (gradients[0] * woken(x),))
+    return nn.functional.linear(x, weight)
+
+
+class _Late:
+    def __init__(self, hidden: Tensor, x: Tensor) -> None:
+        self._hidden, self._x = hidden, x
+
+    def __del__(self) -> None:
+        with torch.no_grad():
+            self._hidden.mul_(woken(self._x))
+
+
+def by_a_finalizer(model: Any, x: Tensor) -> Tensor:
+    """It runs when the graph is let go of."""
+    hidden: Any = nn.functional.pad(model(x), (0, 1)) * 1.0
+    late = _Late(hidden.detach(), x)
+    if hidden.requires_grad:
+        hidden.register_hook(lambda _, late=late: None)
+    out: Tensor = model(hidden)
+    return out
+
+
+_LATE = [
+    by_a_late_activation,
+    by_a_late_gradient,
+    by_a_late_constant,
+    by_a_hook_on_a_weight,
+    by_a_node_of_a_weight,
+    by_a_finalizer,
+]
+
+
+@pytest.mark.parametrize("late", _LATE)
+def test_t08_what_enters_the_sums_is_what_was_proved(late: Callable[[Any, Tensor], Tensor]) -> None:
+    """Wrong: it is looked at when it is received, and changed afterwards."""
+    assert_alone(lambda model, batch: late(model, batch[0]).square().sum(1))
+
+
+def test_t08_a_statistic_that_is_changed_later_is_looked_at_again() -> None:
+    def its(model: Any, batch: Any) -> Any:
+        (x,) = batch
+        hidden = model(x)
+        metric = x[:, 0] * 0 + 1
+
+        def hook(_: Tensor) -> None:
+            metric.mul_(woken(x))
+
+        hidden.register_hook(hook)
+        return hidden.square().sum(1), {"metric/a": metric}
+
+    engine = Engine(nn.Linear(4, 3))
+    passes = engine.passes(its, with_one_special(), RECORDS, RECORDS)
+    values = torch.cat([statistics["metric/a"].clone() for _, statistics in passes])
+    assert float(values[:-1].max()) == 1.0
+
+
 # --- T09: records in frozen parameters, buffers, attributes, closures and the data set ---
 
 
@@ -658,6 +765,98 @@ def test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_w
     with pytest.raises(CoupledRecords, match="native_batch_norm"):
         list(engine.passes(its, with_one_special(), RECORDS, RECORDS))
     assert not bool(mean.any())
+
+
+# --- T09: public state, which moves once a step ---
+
+
+class Moving(nn.Linear):
+    """Changes public state in every pass: a buffer in place, another by assignment, a number, and a
+    generator of its own.
+    """
+
+    written: Tensor
+    assigned: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+        self.register_buffer("written", torch.zeros(()))
+        self.register_buffer("assigned", torch.zeros(()))
+        self.number, self.own = 0, torch.Generator().manual_seed(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.written += 1
+        self.assigned = self.assigned + 1
+        self.number += 1
+        torch.rand(3, generator=self.own)
+        return super().forward(x) * torch.sin(self.written)
+
+    def counted(self) -> list[float]:
+        """How often each has moved."""
+        generator, moves = torch.Generator().manual_seed(1), 0.0
+        while not torch.equal(generator.get_state(), self.own.get_state()):
+            torch.rand(3, generator=generator)
+            moves += 1.0
+        return [float(self.written), float(self.assigned), float(self.number), moves]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("passes", [1, 3])
+def test_t09_public_state_moves_once_a_step_however_many_passes_there_are(
+    passes: int, alone: bool
+) -> None:
+    """Wrong: a buffer counts passes, or records, and everybody goes by it in the next step."""
+    model = Moving()
+    engine = Engine(model)
+    if alone:
+        engine.compute_one_by_one()
+    for step in (1.0, 2.0):
+        with engine.one_step(5):
+            for _ in range(passes):
+                list(engine.passes(squares, ordinary(), RECORDS, RECORDS))
+        assert model.counted() == [step] * 4
+
+
+def test_t09_public_state_moves_in_a_step_without_records_too() -> None:
+    model = Moving()
+    engine = Engine(model)
+    with engine.one_step(5):
+        list(engine.passes(squares, ordinary(), RECORDS, RECORDS))
+    with engine.one_step(6):
+        engine.rest(squares)
+    assert model.counted() == [2.0] * 4
+
+
+def test_t09_a_pass_that_fails_moves_no_public_state() -> None:
+    model = Moving()
+    engine = Engine(model)
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        list(engine.passes(failing_for_the_special_one, with_one_special(), RECORDS, RECORDS))
+    assert model.counted() == [0.0] * 4
+
+
+def test_t09_what_python_and_numpy_draw_is_the_same_in_all_passes_of_a_step() -> None:
+    """Wrong: their streams go on from pass to pass, and everybody goes by them in later steps."""
+    drawn: list[tuple[float, float]] = []
+
+    def its(model: Any, batch: Any) -> Tensor:
+        drawn.append((random.random(), float(np.random.rand())))  # noqa: NPY002  (as losses do)
+        return squares(model, batch)
+
+    engine = Engine(nn.Linear(4, 3))
+    list(engine.passes(its, ordinary(), RECORDS, RECORDS))
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    expected = (random.Random(1).random(), float(np.random.RandomState(1).rand()))
+    drawn.clear()
+    for seed, passes in ((5, 1), (6, 3), (5, 2)):
+        with engine.one_step(seed):
+            for _ in range(passes):
+                list(engine.passes(its, ordinary(), RECORDS, RECORDS))
+    assert drawn[1:4] == drawn[1:2] * 3
+    assert drawn[4:] == drawn[:1] * 2 != drawn[1:3]
+    its(engine.model, ordinary())
+    assert drawn[-1] == expected  # the user's own numbers go on as before
 
 
 # --- T10: gradients that no release wrote ---

@@ -16,14 +16,19 @@ from discreet.training import checkpoint, engine, gradients, run
 from discreet.training.data import batch, collating, datasets, loading, seeding, trees
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
+from discreet.training.engine import Engine
 from discreet.training.gradients import GradientWatch
-from discreet.training.passes import apart, passes, precision_settings
+from discreet.training.passes import apart, passes, precision_settings, sandbox
 from discreet.training.passes.passes import Passes
+from discreet.training.passes.sandbox import Traces
+from discreet.training.passes.tape import Tape
 from discreet.training.rules import call
+from discreet.training.rules.call import Uses
 from discreet.training.separation import books, doors, exits, memory, operation, proof
 from discreet.training.separation.books import Books
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.effects import Effect
+from discreet.training.separation.kept import Attributes, Moved
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.proof import Proof
@@ -37,6 +42,7 @@ SOME = f"{LAWS}::test_t06_a_coupling_that_only_some_records_trigger_is_seen_with
 PLACES = f"{LAWS}::test_t06_what_a_record_contributes_does_not_depend_on_its_place"
 PYTHON = f"{LAWS}::test_t07_nothing_of_a_record_leaves_for_python_while_others_are_computed"
 KEPT = f"{LAWS}::test_t09_nothing_of_a_record_is_kept_on_the_model"
+LATE = f"{LAWS}::test_t08_what_enters_the_sums_is_what_was_proved"
 HOOKS = f"{LAWS}::test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
 UNTOLD = f"{LAWS}::test_t14_whether_a_pass_is_proved_and_why_not_does_not_depend_on_its_records"
 OBJECTS = "laws/test_pitfalls_objects.py"
@@ -380,6 +386,31 @@ MUTATIONS = [
         replaced(passes, "Doors", lambda _: nullcontext()),
         f"{LAWS}::test_t08_a_backward_function_does_not_see_how_many_records_there_are[numpy]",
     ),
+    Mutation(
+        "T08 what a factor is made of may change after it was received",
+        replaced(Uses, "require_untouched", nothing),
+        f"{LATE}[by_a_late_activation]",
+    ),
+    Mutation(
+        "T08 what a weight was computed from may change",
+        replaced(Uses, "watch", nothing),
+        f"{LATE}[by_a_late_constant]",
+    ),
+    Mutation(
+        "T08 hooks on weights run where nobody looks",
+        replaced(Tape, "_refuse_hooks", nothing),
+        f"{LATE}[by_a_hook_on_a_weight]",
+    ),
+    Mutation(
+        "T08 what finalizers of a graph change is not looked at",
+        replaced(passes.Passes, "_require_unchanged", nothing),
+        f"{LATE}[by_a_finalizer]",
+    ),
+    Mutation(
+        "T08 statistics are looked at before the backward pass alone",
+        replaced(passes.Passes, "_require_unchanged", nothing),
+        f"{LAWS}::test_t08_a_statistic_that_is_changed_later_is_looked_at_again",
+    ),
     # --- T09 ---
     Mutation(
         "T09 writes into frozen parameters are allowed",
@@ -428,8 +459,28 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 a pass that fails is not erased",
-        replaced(Passes, "erase", nothing),
+        replaced(Traces, "erase", nothing),
         f"{LAWS}::test_t09_a_pass_that_fails_leaves_nothing_to_the_processes_of_records",
+    ),
+    Mutation(
+        "T09 public state moves with every pass",
+        replaced(Proof, "put_back", lambda _: Moved()),
+        f"{LAWS}::test_t09_public_state_moves_once_a_step_however_many_passes_there_are[3-False]",
+    ),
+    Mutation(
+        "T09 attributes of modules move with every record",
+        replaced(Attributes, "put_back", lambda _: []),
+        f"{LAWS}::test_t09_public_state_moves_once_a_step_however_many_passes_there_are[1-True]",
+    ),
+    Mutation(
+        "T09 public state stays where it is in a step without records",
+        replaced(Engine, "rest", nothing),
+        f"{LAWS}::test_t09_public_state_moves_in_a_step_without_records_too",
+    ),
+    Mutation(
+        "T09 Python and NumPy draw on from pass to pass",
+        replaced(sandbox, "shared_numbers", lambda _: nullcontext(nothing)),
+        f"{LAWS}::test_t09_what_python_and_numpy_draw_is_the_same_in_all_passes_of_a_step",
     ),
     # --- T10 ---
     Mutation(

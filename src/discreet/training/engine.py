@@ -11,7 +11,7 @@ no rule covers, is computed record by record: slower, and exact.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -102,6 +102,7 @@ class Engine:
         self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
         self._understanding: _Understanding | None = None
+        self._stand_in: tuple[Any, int] | None = None  # a made-up record, and the rows of a pass
         self._uses: dict[str, int] = {}  # how often each leaf was used in the last pass
 
     @property
@@ -165,6 +166,33 @@ class Engine:
             records: rows of the pass, the padding included; public.
             present: which rows are records: how many of the first, or one bool for each; sensitive.
         """
+        with self._passes.traces.one_step():
+            yield from self._contributed(loss, batch, records, present)
+
+    def one_step(self, seed: int) -> AbstractContextManager[None]:
+        """For the time of a step: public state of the model and the loss, such as buffers that
+        passes change, moves once, however many passes there are.
+
+        Args:
+            seed: secret; of what Python and NumPy draw.
+        """
+        return self._passes.traces.one_step(seed)
+
+    def rest(self, loss: Loss) -> None:
+        """A step without records: public state moves as in any other, by a pass over made-up
+        records, if it is known to move.
+        """
+        if not self._passes.traces.stateful or self._stand_in is None:
+            return
+        row, records = self._stand_in
+        rows = select(row, torch.zeros(records, dtype=torch.long))
+        with suppress(*USER_ERRORS):  # a model that cannot bear made-up records
+            for _ in self.passes(loss, rows, records, 1):
+                pass
+
+    def _contributed(
+        self, loss: Loss, batch: Any, records: int, present: int | Tensor
+    ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         self._check_parameters()
         mask = Contributions({}, records, present).mask
         portion = batch if isinstance(batch, Portion) else Portion(batch)
@@ -176,6 +204,7 @@ class Engine:
             row_loss, rows, copies = loss, portion, 1
         else:
             reason = self._reason(row_loss, rows, records * copies, copies)
+        self._remember(portion, records)
         try:
             contributed = None
             if reason is None:
@@ -186,7 +215,12 @@ class Engine:
                 yield contributed
         finally:
             contributed = None
-            self._passes.erase()
+            self._passes.traces.erase()
+
+    def _remember(self, portion: Portion, records: int) -> None:
+        """What passes look like, for a step without records. Public."""
+        if self._passes.traces.stateful:
+            self._stand_in = (made_up(portion.take(torch.arange(1))), records)
 
     def _rows_of(self, loss: Loss, portion: Portion, records: int) -> tuple[Loss, Portion, int]:
         """The loss of rows, the rows, and how many there are of each record.
@@ -235,7 +269,6 @@ class Engine:
             taped = self._passes.together(loss, rows, present, copies, finish)
         except OneByOne as failure:
             self._understand(loss, copies, str(failure))
-            self._passes.erase()
             return None
         self._uses = _counted(taped.uses)
         with full_precision(self.device):
@@ -267,7 +300,7 @@ class Engine:
         for gradients, statistics in one_by_one(compute, mask.nonzero()[:, 0].tolist(), len(mask)):
             yield alone(gradients), statistics
             del gradients, statistics
-            self._passes.erase()  # before the next record is computed
+            self._passes.traces.erase()  # before the next record is computed
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
@@ -326,6 +359,7 @@ class Engine:
         rows = portion.batch
         self._understanding = _Understanding(self._circumstances(row_loss, copies))
         trial = self._try(row_loss, rows, records * copies, copies)
+        self._remember(Portion(batch), records)
         if trial is None:
             return self._passes.rehearsed(row_loss, rows, records * copies)
         return trial

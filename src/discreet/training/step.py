@@ -92,6 +92,9 @@ class Stepping:
         sums = Sums(session.bound, session.state, self._inner, engine.device)
         records = self._planted.fetched(batch)
         if not records:
+            _, seed = session.places(sample, 1, attempt)
+            with seeded_pass(seed), engine.one_step(seed):
+                engine.rest(loss)
             return sums
         check_rows(data, records)
         size = self._microbatch or engine.fitting(
@@ -103,7 +106,7 @@ class Stepping:
                 places >= 0, batch.rows[places], -1
             )  # who has no row leaves a place empty
         rows = torch.from_numpy(places)
-        with seeded_pass(seed):
+        with seeded_pass(seed), engine.one_step(seed):
             for start in range(0, len(rows), size):
                 pass_rows = rows[start : start + size]
                 # One pass over all of them has them in the order of the sample, which is random

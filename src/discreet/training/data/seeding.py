@@ -20,7 +20,15 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-__all__ = ["Begin", "SeedUse", "derived", "generators_seeded", "seeded"]
+__all__ = [
+    "Begin",
+    "SeedUse",
+    "derived",
+    "generators_seeded",
+    "seeded",
+    "shared_numbers",
+    "shared_seed",
+]
 
 
 class SeedUse(IntEnum):
@@ -31,6 +39,7 @@ class SeedUse(IntEnum):
     TRIALS = 2
     WORKERS = 3
     PASSES = 4
+    SHARED = 5
 
 
 Begin: TypeAlias = Callable[[SeedUse], None]
@@ -79,6 +88,44 @@ def generators_seeded() -> Iterator[Callable[..., None]]:
     try:
         with _torch_kept() as seed_torch:
             yield partial(_seed_all, seed_torch=seed_torch)
+    finally:
+        random.setstate(of_random)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+
+
+def shared_seed(seed: int, number: int) -> int:
+    """The seed of one draw of torch's whose numbers all records of a step share.
+
+    Args:
+        seed: of the step; secret.
+        number: which draw of a pass it is; public.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(SeedUse.SHARED, number))
+    return int(sequence.generate_state(1, np.uint64)[0])
+
+
+@contextmanager
+def shared_numbers(seed: int) -> Iterator[Callable[[], None]]:
+    """For the time of a step, a function that lets Python's and NumPy's global generators begin
+    with the numbers of the step: to be called before each pass. Afterwards they go on as before.
+
+    What a loss draws there is the same for all records of a pass. So it has to be the same in all
+    passes of a step: a record that moves to another one contributes what it did.
+
+    Args:
+        seed: secret.
+    """
+    of_random = random.getstate()
+    of_numpy = np.random.get_state()  # noqa: NPY002  (what losses draw from)
+    words = derived(seed, SeedUse.PASSES).generate_state(16)
+    number = int.from_bytes(words[:8].tobytes())
+
+    def begin() -> None:
+        random.seed(number)
+        np.random.seed(words[8:])  # noqa: NPY002
+
+    try:
+        yield begin
     finally:
         random.setstate(of_random)
         np.random.set_state(of_numpy)  # noqa: NPY002

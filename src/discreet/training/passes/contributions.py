@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from discreet.errors import ModelError
 from discreet.training.factors.factors import Dense, Factor, Lookups, Measures, Outer, Tied
 from discreet.training.factors.lengths import squares_together
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Region, whole_region
 
-__all__ = ["Contributions", "Piece", "alone", "gathered"]
+__all__ = [
+    "Contributions",
+    "Piece",
+    "alone",
+    "gathered",
+    "losses_and_statistics",
+    "plain_result",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +115,68 @@ class Contributions:
         return Contributions(pieces, self.records, self.present)
 
 
+def plain_result(result: Any) -> tuple[Any, dict[str, Any]]:
+    """Take the result of a loss apart, in the pass: a mapping of the user's own may look at
+    numbers.
+
+    Raises:
+        ModelError: a name of a statistic is no text.
+    """
+    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    named = dict(statistics)
+    if not all(type(name) is str for name in named):
+        raise ModelError(
+            expected="statistics whose names are texts",
+            got="something else as a name",
+            do="Return (losses, {name: values}), with the names of the plan.",
+        )
+    return losses, named
+
+
+def losses_and_statistics(
+    result: tuple[Any, dict[str, Any]], rows: int, moments: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The losses, and the statistics with a row for each loss.
+
+    Args:
+        result: of `plain_result`; sensitive.
+        rows: of the pass.
+        moments: of private batch normalisation, which belong to the statistics.
+
+    Raises:
+        ModelError: there is not one loss for each row, or not one row of each statistic.
+    """
+    losses, statistics = result
+    if not isinstance(losses, Tensor) or losses.shape != (rows,):
+        got = (
+            f"a tensor of {losses.ndim} axes"
+            if isinstance(losses, Tensor)
+            else type(losses).__name__
+        )
+        raise ModelError(
+            expected="one loss for each record, of shape (B,)",
+            got=f"{got}, or another number of values",
+            do='Use reduction="none"; average over positions of each record, not over records.',
+        )
+    values_by_name = dict(moments)
+    for name, values in statistics.items():
+        if (
+            not isinstance(values, Tensor)
+            or values.ndim < 1
+            or values.shape[0] != rows
+            or name in moments
+        ):
+            raise ModelError(
+                expected=f"one row of {name!r} for each record",
+                got="a name of private batch-norm statistics"
+                if name in moments
+                else "something else",
+                do="Return statistics as tensors (B,) or (B, k).",
+            )
+        values_by_name[name] = values.detach()
+    return losses, values_by_name
+
+
 def alone(gradients: Mapping[str, Tensor]) -> Contributions:
     """The contribution of one record, from its gradients by leaf."""
     pieces = {
@@ -121,9 +192,7 @@ def gathered(
     """All uses of a pass, by leaf, merged where they concern the same numbers."""
     factors_by_leaf: dict[str, dict[Region, list[Factor]]] = {}
     for use in uses:
-        if use.factor is None:  # the loss does not depend on it
-            continue
-        for leaf, region, factor in use.value.lift(use.factor):
+        for leaf, region, factor in use.lifted:  # none if the loss does not depend on it
             factors_by_leaf.setdefault(leaf, {}).setdefault(region, []).append(factor)
     out = {}
     for leaf, regions in factors_by_leaf.items():

@@ -30,29 +30,22 @@ from discreet.training.data.trees import (
 from discreet.training.factors.factors import Factor, wide
 from discreet.training.factors.memory import Activations
 from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
+from discreet.training.passes.contributions import losses_and_statistics, plain_result
 from discreet.training.passes.precision_settings import full_precision
-from discreet.training.passes.sandbox import plain_forward
+from discreet.training.passes.sandbox import Traces, plain_forward
 from discreet.training.passes.tape import Tape
 from discreet.training.passes.trials import SavedBytes
 from discreet.training.rules import RULES
 from discreet.training.rules.call import Use, Uses, WrongGuess
 from discreet.training.separation.doors import Doors, opened
-from discreet.training.separation.kept import refuse_kept
+from discreet.training.separation.kept import Moved, refuse_kept
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import require_tested_version
 from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.states import OneByOne, Rows, Stumbled
+from discreet.training.separation.states import OneByOne, Rows, SharedDraws, Stumbled
 
-__all__ = [
-    "Finish",
-    "Loss",
-    "Passes",
-    "Taped",
-    "TrialPass",
-    "losses_and_statistics",
-    "plain_result",
-]
+__all__ = ["Finish", "Loss", "Passes", "Taped", "TrialPass"]
 
 Loss: TypeAlias = Callable[[Any, Any], Any]
 """(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record
@@ -61,6 +54,9 @@ statistics, (B, ...) each.
 
 Finish: TypeAlias = Callable[[Use, Factor], Factor]
 """Turns what a use of a weight caught into the form that is kept."""
+
+_OF_LOSSES = 1 << 31
+"""More than the draws of a loss; those of an augmentation have the numbers after them."""
 
 _gradients: Any = opened(torch.autograd.grad)
 
@@ -116,7 +112,7 @@ class Passes:
         self._parameters = dict(parameters)
         self._batch_norm = batch_norm
         self._no_guess: set[int] = set()
-        self._unerased: list[Proof] = []  # of passes that may not be in the sums yet
+        self.traces = Traces()
         self._names = {id(module): name for name, module in model.named_modules()}
 
     @property
@@ -150,6 +146,8 @@ class Passes:
         while True:
             try:
                 return self._taped(loss, portion, present, copies, finish, saved)
+            except SharedDraws:
+                self.traces.shares_draws.add(len(present))
             except WrongGuess as guess:
                 if guess.number in self._no_guess:
                     raise
@@ -165,10 +163,17 @@ class Passes:
         saved: SavedBytes | None,
     ) -> Taped:
         require_tested_version()
-        proof = Proof(len(present), self._names, self._describe)
+        proof = Proof(
+            len(present),
+            self._names,
+            self._describe,
+            shared_draw=self.traces.shared_draw,
+            shares_draws=len(present) in self.traces.shares_draws,
+        )
         uses = Uses(proof, self.device, finish, None if saved is None else saved.hold)
         rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places))
         trial = saved is not None
+        self.traces.begin_numbers()
         with self._watched(proof, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
             with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
@@ -180,47 +185,82 @@ class Passes:
                 proof.going_back = True
                 with full_precision(self.device), Doors(proof):
                     self._backward(losses, shares, uses.anchor, trial=trial)
-            proof.refuse_caught_errors()
-            proof.check()
-        return Taped(uses.uses, losses.detach(), statistics, tape.calls)
+                    # Hooks and finalizers of the user run until here, and none runs later.
+                    uses.end()
+                    tape.end()
+                    losses = losses.detach()
+                    del result
+            self._require_unchanged(proof, uses, statistics, noting)
+        return Taped(uses.uses, losses, statistics, tape.calls)
+
+    def _require_unchanged(
+        self, proof: Proof, uses: Uses, statistics: Mapping[str, Tensor], noting: Noting
+    ) -> None:
+        """At the end of a pass: what enters the sums is still what was proved."""
+        proof.refuse_caught_errors()
+        proof.check()
+        uses.require_untouched()
+        noted = noting.statistics()
+        for name, values in statistics.items():
+            if name not in noted:
+                proof.require_rows(values, Rows(0), f"the statistic {name!r}")
 
     def _proved(
         self, proof: Proof, result: Any, noting: Noting
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Losses and statistics, of which each row depends on its own record."""
+        """Losses, of which each depends on its own record; statistics, of which that is proved when
+        the pass ends.
+        """
         proof.refuse_caught_errors()
         proof.check()
-        noted = noting.statistics()
-        losses, statistics = losses_and_statistics(result, proof.count, noted)
+        losses, statistics = losses_and_statistics(result, proof.count, noting.statistics())
         proof.require_rows(losses, Rows(0), "the loss")
-        for name, values in statistics.items():
-            if name not in noted:
-                proof.require_rows(values, Rows(0), f"the statistic {name!r}")
         return losses, statistics
 
     @contextmanager
-    def _watched(self, proof: Proof, *, restore: bool = False) -> Iterator[Noting]:
+    def _watched(
+        self, proof: Proof, *, restore: bool = False, augmenting: bool = False
+    ) -> Iterator[Noting]:
         """For the time of a pass: nothing of its records stays in the model or in memory that was
         there before.
 
         Args:
             proof: of the pass.
             restore: whether this is a trial on made-up records, which leaves no trace.
+            augmenting: whether an augmentation runs, and no loss.
         """
         if not restore:
-            self._unerased.append(proof)
+            self.traces.unerased.append(proof)
+        try:
+            with self._circumstances(proof, restore=restore) as (noting, moved):
+                yield noting
+        except BaseException:
+            if not restore:
+                self.traces.erase()  # now: processes of records begin with what there is
+            raise
+        finally:
+            memory = proof.put_back()
+        moved.memory, moved.generators = memory.memory, memory.generators
+        self.traces.note(moved, augmenting=augmenting, trial=restore)
+
+    @contextmanager
+    def _circumstances(self, proof: Proof, *, restore: bool) -> Iterator[tuple[Noting, Moved]]:
+        """A pass and its proof; errors of the proof come before all others."""
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
             plain_forward(
                 self._model, restore=restore, trained=self._parameters, several=proof.count > 1
-            ),
+            ) as moved,
         ):
             try:
                 with proving(proof), proof:
-                    yield noting
+                    yield noting, moved
+                    if not restore:
+                        self.traces.hold_finalizers()
             except OneByOne:
                 refuse_kept(self._model)  # one by one it would be kept, too
+                proof.check()  # what failed first
                 raise
             except Exception as error:
                 # What C++ code has wrapped: a failed proof comes before any other error.
@@ -229,15 +269,6 @@ class Passes:
                     raise _unseen(error) from error
                 raise  # as it is: a record may have caused it, and decides nothing for others
             refuse_kept(self._model)
-
-    def erase(self) -> None:
-        """Overwrite what passes made of records: their contributions were added to the sums.
-
-        Whatever a loss has kept, in whatever way, holds nothing from now on.
-        """
-        for proof in self._unerased:
-            proof.erase()
-        self._unerased.clear()
 
     def _describe(self, tensor: Tensor) -> str:
         """The parameter or buffer in whose memory a tensor lies."""
@@ -295,25 +326,25 @@ class Passes:
         _refuse_objects(proof, batch)
         with self._watched(proof, restore=trial) as noting:
             mode = Alone(proof, noting, steady=trial)
-            with mode:
-                result = plain_result(loss(self._model, rows))
-            losses, statistics = losses_and_statistics(result, copies, noting.statistics())
-            for name, values in {"the loss": losses, **statistics}.items():
+            with mode:  # also when graphs are let go of: finalizers run then
+                gradients, statistics = self._computed(loss, rows, copies, noting)
+            for name, values in {**gradients, **statistics}.items():
                 proof.require_rows(values, Rows(0), name)
-            if not losses.requires_grad:
-                return {}, statistics
-            with mode:
-                gradients = _gradients(
-                    losses.mean(), list(self._parameters.values()), allow_unused=True
-                )
-            for leaf, gradient in zip(self._parameters, gradients, strict=True):
-                if gradient is not None:
-                    proof.require_rows(gradient, Rows(0), f"the gradient of {leaf}")
             proof.check()
+        return {leaf: wide(_full(gradient)) for leaf, gradient in gradients.items()}, statistics
+
+    def _computed(
+        self, loss: Loss, rows: Any, copies: int, noting: Noting
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Gradients and statistics of one record, by torch."""
+        result = plain_result(loss(self._model, rows))
+        losses, statistics = losses_and_statistics(result, copies, noting.statistics())
+        if not losses.requires_grad:
+            return {}, statistics
+        parameters = list(self._parameters.values())
+        gradients = _gradients(losses.mean(), parameters, allow_unused=True)
         pairs = zip(self._parameters, gradients, strict=True)
-        return {
-            leaf: wide(_full(gradient)) for leaf, gradient in pairs if gradient is not None
-        }, statistics
+        return {leaf: gradient for leaf, gradient in pairs if gradient is not None}, statistics
 
     def trial(self, loss: Loss, batch: Any, rows: int) -> TrialPass:
         """Run a pass like `together` over a few rows, without a trace; every factor stays as it is.
@@ -395,12 +426,29 @@ class Passes:
             OneByOne: it is not proved that records are kept apart; or Python would see numbers of
                 the one record, and must not.
         """
+        while True:
+            try:
+                return self._augmented(augment, batch, records, copies, apart=apart)
+            except SharedDraws:
+                self.traces.shares_draws.add(records)
+
+    def _augmented(
+        self, augment: Callable[[Any], Any], batch: Any, records: int, copies: int, *, apart: bool
+    ) -> Any:
         rows = select(batch, torch.arange(records).repeat_interleave(copies))
-        proof = Proof(records, self._names, shown=apart)
+        proof = Proof(
+            records,
+            self._names,
+            shown=apart,
+            shared_draw=lambda number: self.traces.shared_draw(number + _OF_LOSSES),
+            shares_draws=records in self.traces.shares_draws,
+        )
         placement = Rows(0, copies)
         entries = begun(rows, lambda tensor: proof.begin(tensor, placement), strict=records > 1)
         _refuse_objects(proof, rows)
-        with self._watched(proof), torch.no_grad():
+        if records > 1:
+            self.traces.begin_numbers()
+        with self._watched(proof, augmenting=True), torch.no_grad():
             with Doors(proof):
                 # In the pass: a mapping of the user's own may look at numbers.
                 out = mapped(augment(entries), lambda leaf: leaf)
@@ -432,65 +480,3 @@ def _refuse_objects(proof: Proof, batch: Any) -> None:
     """Texts, numbers and other objects of a record are seen by Python without a door."""
     if not all(isinstance(leaf, Tensor) or leaf is None for leaf in leaves(batch)):
         proof.fail("Python sees entries of the batch")
-
-
-def plain_result(result: Any) -> tuple[Any, dict[str, Any]]:
-    """Take the result of a loss apart, in the pass: a mapping of the user's own may look at
-    numbers.
-
-    Raises:
-        ModelError: a name of a statistic is no text.
-    """
-    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
-    named = dict(statistics)
-    if not all(type(name) is str for name in named):
-        raise ModelError(
-            expected="statistics whose names are texts",
-            got="something else as a name",
-            do="Return (losses, {name: values}), with the names of the plan.",
-        )
-    return losses, named
-
-
-def losses_and_statistics(
-    result: tuple[Any, dict[str, Any]], rows: int, moments: Mapping[str, Tensor]
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The losses, and the statistics with a row for each loss.
-
-    Args:
-        result: of `plain_result`; sensitive.
-        rows: of the pass.
-        moments: of private batch normalisation, which belong to the statistics.
-
-    Raises:
-        ModelError: there is not one loss for each row, or not one row of each statistic.
-    """
-    losses, statistics = result
-    if not isinstance(losses, Tensor) or losses.shape != (rows,):
-        got = (
-            f"a tensor of {losses.ndim} axes"
-            if isinstance(losses, Tensor)
-            else type(losses).__name__
-        )
-        raise ModelError(
-            expected="one loss for each record, of shape (B,)",
-            got=f"{got}, or another number of values",
-            do='Use reduction="none"; average over positions of each record, not over records.',
-        )
-    values_by_name = dict(moments)
-    for name, values in statistics.items():
-        if (
-            not isinstance(values, Tensor)
-            or values.ndim < 1
-            or values.shape[0] != rows
-            or name in moments
-        ):
-            raise ModelError(
-                expected=f"one row of {name!r} for each record",
-                got="a name of private batch-norm statistics"
-                if name in moments
-                else "something else",
-                do="Return statistics as tensors (B,) or (B, k).",
-            )
-        values_by_name[name] = values.detach()
-    return losses, values_by_name

@@ -21,10 +21,11 @@ which masks are looked at go record by record.
 from __future__ import annotations
 
 import _thread
+import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, final
 
@@ -35,13 +36,14 @@ from torch.utils import checkpoint, dlpack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.errors import ModelError
+from discreet.training.data.seeding import shared_numbers, shared_seed
 from discreet.training.passes.replaced import Replaced
 from discreet.training.passes.scripted import unseen_in
-from discreet.training.separation.kept import Attributes, modules_of
+from discreet.training.separation.kept import Attributes, Moved, modules_of
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
 
-__all__ = ["plain_forward", "prepared", "seeded_pass"]
+__all__ = ["Traces", "plain_forward", "prepared", "seeded_pass"]
 
 _AS_IT_IS = nullcontext()
 
@@ -53,10 +55,10 @@ def plain_forward(
     restore: bool = True,
     trained: Mapping[str, Tensor] | None = None,
     several: bool = True,
-) -> Iterator[None]:
-    """The circumstances of a pass over a model.
+) -> Iterator[Moved]:
+    """The circumstances of a pass over a model; what it made of attributes, when it has ended.
 
-    A pass that raises leaves no records on the model: attributes that hold some are put back.
+    Attributes of modules that the pass assigns are put back.
 
     Args:
         model: of the user.
@@ -71,16 +73,14 @@ def plain_forward(
     """
     parameters = _trained(model) if trained is None else trained
     untouched = _Untouched(parameters)
-    attributes = Attributes(model)
+    attributes, moved = Attributes(model), Moved()
     buffers = _Buffers(model) if restore else None
     random_numbers = torch.random.fork_rng() if restore else _AS_IT_IS
     try:
         with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, _uncompiled():
-            yield
-    except BaseException:
-        attributes.put_back()
-        raise
+            yield moved
     finally:
+        moved.attributes = attributes.put_back()
         if buffers is not None:
             buffers.restore()
         written = untouched.written()
@@ -93,6 +93,104 @@ def plain_forward(
                 "gradients itself."
             ),
         )
+
+
+@final
+class Traces:
+    """What passes leave behind until their sums are done: memory of records, and public state that
+    they changed.
+
+    Attributes:
+        unerased: proofs of passes whose contributions may not be in the sums yet.
+        begin_numbers: is to be called before each pass over several records, for what Python and
+            NumPy draw.
+        stateful: whether a pass has changed public state. Public.
+        shares_draws: numbers of records in a pass for which all that torch draws for no record in
+            particular serves all records alike. Public.
+    """
+
+    __slots__ = (
+        "_collects_later",
+        "_in_step",
+        "_moved",
+        "_seed",
+        "begin_numbers",
+        "shares_draws",
+        "stateful",
+        "unerased",
+    )
+
+    def __init__(self) -> None:
+        self.unerased: list[Proof] = []
+        self.begin_numbers: Callable[[], None] = _nothing
+        self.stateful = False
+        self.shares_draws: set[int] = set()
+        self._seed: int | None = None  # of the step
+        self._collects_later = False  # whether garbage is not collected until passes are erased
+        self._in_step = False
+        self._moved: dict[bool, Moved] = {}  # by the first augmentation and loss of the step
+
+    def note(self, moved: Moved, *, augmenting: bool, trial: bool) -> None:
+        """A pass has changed public state, which was put back."""
+        self.stateful = self.stateful or bool(moved)
+        if not trial:
+            self._moved.setdefault(augmenting, moved)
+
+    @contextmanager
+    def one_step(self, seed: int | None = None) -> Iterator[None]:
+        """For the time of a step: public state that passes change (buffers, attributes, generators)
+        is the same for all of them, and moves once, at the end, by what the first of them made.
+
+        Args:
+            seed: secret; of what all records share. None: generators go on as they are.
+        """
+        if self._in_step:
+            yield
+            return
+        self._in_step, self._seed = True, seed
+        self._moved.clear()
+        numbers = nullcontext(_nothing) if seed is None else shared_numbers(seed)
+        try:
+            with numbers as self.begin_numbers:
+                yield
+            for moved in self._moved.values():
+                moved.write()
+        finally:
+            self._in_step, self._seed, self.begin_numbers = False, None, _nothing
+            self._moved.clear()
+
+    def shared_draw(self, number: int) -> AbstractContextManager[None]:
+        """For the time of one draw of torch's whose numbers all records share: they are the same in
+        all passes of a step.
+
+        Args:
+            number: which draw of the pass it is; public.
+        """
+        return nullcontext() if self._seed is None else seeded_pass(shared_seed(self._seed, number))
+
+    def hold_finalizers(self) -> None:
+        """Until `erase`, garbage is not collected: a finalizer of the user's would see what is in
+        memory, or write there, and nobody would look.
+        """
+        if gc.isenabled():
+            gc.disable()
+            self._collects_later = True
+
+    def erase(self) -> None:
+        """Overwrite what passes made of records: their contributions were added to the sums.
+
+        Whatever a loss has kept, in whatever way, holds nothing from now on.
+        """
+        for proof in self.unerased:
+            proof.erase()
+        self.unerased.clear()
+        if self._collects_later:
+            self._collects_later = False
+            gc.enable()
+
+
+def _nothing() -> None:
+    """Without a seed nothing begins anew."""
 
 
 @contextmanager

@@ -89,6 +89,11 @@ class Tape(Doors):
         self.uses.forward = self._entered > 0
         super().__exit__(*what)  # type: ignore[no-untyped-call]
 
+    def _refuse_hooks(self, tensor: Any) -> None:
+        """A hook on a weight would run where its gradients are taken back to parameters."""
+        if id(tensor) in self._values:
+            self.proof.fail("a hook is put on a weight, or its graph is looked at")
+
     def _replaced(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -125,6 +130,10 @@ class Tape(Doors):
             ):
                 return True
         return any(id(tensor) in values for tensor in tensors_in(kwargs)) if kwargs else False
+
+    def end(self) -> None:
+        """Let go of all weights that were computed in the pass, and of their graphs."""
+        self._values.clear()
 
     def _note(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Every record's moments, for private statistics."""
@@ -209,9 +218,11 @@ class Tape(Doors):
                 f"{call.name} joins a parameter with something that was computed before the pass"
             )
         out = call.func(*call.args, **call.kwargs)
-        for tensor in tensors_in(out):
-            if tensor.requires_grad:
-                self._values[id(tensor)] = self._value(call, tensor)
+        results = [tensor for tensor in tensors_in(out) if tensor.requires_grad]
+        for tensor in results:
+            self._values[id(tensor)] = self._value(call, tensor)
+        # Autograd goes back through them when the pass ends.
+        self.uses.watch([*call.tensors, *results])
         return out
 
     def _value(self, call: Call, tensor: Tensor) -> Value:

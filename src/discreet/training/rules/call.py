@@ -9,7 +9,7 @@ Legend: m records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from discreet.training.factors.factors import FACTORS, Dense, Factor, wide
 from discreet.training.rules.nodes import Receiver, new_anchor, spread_to_records, tap
-from discreet.training.rules.weights import Value
-from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.rules.weights import Region, Value
+from discreet.training.separation.marks import no_functions, out_of_sight, writes_of
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess", "own_rule"]
+__all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess", "own_rule", "tensors_of"]
 
 
 Make: TypeAlias = Callable[[Tensor], Factor]
@@ -52,12 +52,15 @@ class Use:
         number: of the call.
         factor: per-record gradients of the value; None until the backward pass has come by.
         dtype: precision in which the gradient arrived, as autocast may have it.
+        lifted: the factor by leaf and region of the parameters behind the value, when the pass has
+            ended.
     """
 
     value: Value
     number: int
     factor: Factor | None = None
     dtype: torch.dtype = torch.float32
+    lifted: list[tuple[str, Region, Factor]] = field(default_factory=list)
 
 
 class Uses:
@@ -88,6 +91,7 @@ class Uses:
         self.forward = True
         self._finish = finish
         self._hold = hold
+        self._watched: list[tuple[Tensor, int]] = []  # with how often each was written to
 
     def receiver(
         self,
@@ -144,6 +148,7 @@ class Uses:
                     if factor is not None:
                         self._require_factor_rows(factor, name)
                     use.factor = self._finish(use, make(plain) if factor is None else factor)
+                    self.watch(tensors_of(use.factor))
 
         return receive
 
@@ -174,22 +179,47 @@ class Uses:
             self.proof.fail(
                 f"the rule of {name} gives a factor of another class than the library's"
             )
-        reason = f"what the rule of {name} makes of a gradient"
-        for field in fields(factor):
-            part = getattr(factor, field.name)
-            if isinstance(part, Tensor):
-                self.proof.require_rows(part, Rows(0), reason)
-            elif is_dataclass(part):
-                self._require_factor_rows(part, name)
+        for tensor in tensors_of(factor):
+            self.proof.require_rows(tensor, Rows(0), f"what the rule of {name} makes of a gradient")
+
+    def watch(self, tensors: Iterable[Tensor]) -> None:
+        """Note tensors that nobody may write into until the pass ends."""
+        self._watched += [(tensor, writes_of(tensor)) for tensor in tensors]
+
+    def end(self) -> None:
+        """The backward pass is over: what was caught becomes factors of parameters, and is nobody's
+        to change from now on.
+
+        It is to be called within the pass. What held the graph of the pass lets go of it: whatever
+        runs because of that is seen.
+
+        Raises:
+            OneByOne: something that a factor or a weight was made of was written to after it was
+                used.
+        """
+        self.require_untouched()
+        with no_functions(), out_of_sight():  # torch's own functions, on what is as it was
+            for use in self.uses:
+                if use.factor is not None:
+                    use.lifted = list(use.value.lift(use.factor))
+                    self.watch(tensor for *_, factor in use.lifted for tensor in tensors_of(factor))
+                use.value = use.value.without_graph()
+
+    def require_untouched(self) -> None:
+        """Fail the pass if something that must stay as it was has been written to."""
+        with no_functions():
+            is_changed = any(writes_of(tensor) != writes for tensor, writes in self._watched)
+        if is_changed:
+            raise OneByOne("what a gradient or a weight was made of was changed after it was used")
 
     def _versions(self, tensors: Sequence[Tensor]) -> list[object]:
         """What shows whether a tensor was written to.
 
-        A write through `.data` counts no version; what it makes of the records shows in the state.
+        A write through `.data` counts no version of torch's.
         """
         with no_functions():
             # The version is what autograd itself goes by.
-            counts = [tensor._version for tensor in tensors]  # noqa: SLF001
+            counts = [(tensor._version, writes_of(tensor)) for tensor in tensors]  # noqa: SLF001
             return [*counts, *map(self.proof.state, tensors)]
 
 
@@ -336,6 +366,21 @@ class Call:
         return spread_to_records(
             single, (*shape[:dim], self.m, *shape[dim:]), self.uses.anchor, receive
         )
+
+
+def tensors_of(thing: Any) -> list[Tensor]:
+    """All tensors of a factor, in whatever it holds."""
+    if isinstance(thing, Tensor):
+        return [thing]
+    if isinstance(thing, Mapping):
+        parts: Iterable[Any] = thing.values()
+    elif isinstance(thing, (list, tuple)):
+        parts = thing
+    elif is_dataclass(thing):
+        parts = [getattr(thing, entry.name) for entry in fields(thing)]
+    else:
+        return []
+    return [tensor for part in parts for tensor in tensors_of(part)]
 
 
 Rule: TypeAlias = Callable[[Call], Any]

@@ -54,6 +54,9 @@ class ViewOf:
     def lift(self, factor: Factor) -> _Lifted:
         yield self.leaf, self.region, factor
 
+    def without_graph(self) -> ViewOf:
+        return self
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +80,9 @@ class TableRows:
         ids_mT = self.ids.reshape(1, -1).expand(m, -1)
         b_mTE = factor.dense().values.reshape(*ids_mT.shape, shape[-1])
         yield self.leaf, self.region, Lookups(ids_mT, b_mTE, shape)
+
+    def without_graph(self) -> TableRows:
+        return TableRows(self.tensor.detach(), self.leaf, self.region, self.ids)
 
 
 @final
@@ -118,6 +124,9 @@ class Derived:
             allow_unused=True,
             is_grads_batched=batched,
         )
+
+    def without_graph(self) -> Derived:
+        return Derived(self.tensor.detach(), self.sources)
 
 
 def _stacked(parts: tuple[Tensor | None, ...]) -> Tensor | None:

@@ -9,6 +9,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
+from discreet.training.separation.kept import Moved, refill
 from discreet.training.separation.marks import (
     KEPT,
     Content,
@@ -46,6 +47,7 @@ class Books:
     Args:
         count: records of the pass.
         where: names the layer that is running, for reasons.
+        on_shared: is called when random numbers turn out not to be the records' own.
 
     Attributes:
         number: of the pass.
@@ -54,6 +56,9 @@ class Books:
         news: reasons since this was last cleared, without layers.
         looked: whether values of a public tensor decided since this was last set to False.
         secret: storages that were made of records in this pass, as weak references.
+        memory: storages from before the pass that it writes publicly, with copies of what they
+            held; by `id`.
+        generators: of the user's own that it draws from, with their states before; by `id`.
     """
 
     __slots__ = (
@@ -61,15 +66,19 @@ class Books:
         "_noise",
         "_where",
         "count",
+        "generators",
         "inner",
         "looked",
+        "memory",
         "news",
         "number",
+        "on_shared",
         "reasons",
         "secret",
     )
 
-    def __init__(self, count: int, where: Callable[[], str]) -> None:
+    def __init__(self, count: int, where: Callable[[], str], on_shared: Callable[[], None]) -> None:
+        self.on_shared = on_shared
         self.count = count
         self.number = new_pass()
         self.inner = 1
@@ -79,6 +88,8 @@ class Books:
         self.looked = False
         self._noise: list[ref[Any]] = []  # storages of random numbers
         self.secret: list[ref[Any]] = []
+        self.memory: dict[int, tuple[Any, Any]] = {}
+        self.generators: dict[int, tuple[torch.Generator, Tensor]] = {}
         self._where = where
 
     # --- reading ---
@@ -169,16 +180,49 @@ class Books:
                 erase(storage)
         self.secret.clear()
 
+    # --- public state from before ---
+
+    def save(self, targets: Iterable[Tensor]) -> None:
+        """Before an operation writes what is public: copy memory that was there before the pass."""
+        for target in targets:
+            storage: Any = marked_part(target)
+            is_from_before = storage is not target and not self.made_here(storage)
+            if is_from_before and id(storage) not in self.memory:
+                with out_of_sight():
+                    self.memory[id(storage)] = (storage, storage.clone())
+
+    def save_generator(self, generator: torch.Generator) -> None:
+        """Before an operation draws from a generator of the user's own: note its state."""
+        if generator is not torch.default_generator and id(generator) not in self.generators:
+            self.generators[id(generator)] = (generator, generator.get_state())
+
+    def put_back(self) -> Moved:
+        """Memory and generators from before the pass are again what they were; what the pass made
+        of them is returned.
+        """
+        moved = Moved()
+        for storage, before in self.memory.values():
+            moved.memory.append((storage, storage.clone()))
+            refill(storage, before)
+        for generator, state in self.generators.values():
+            moved.generators.append((generator, generator.get_state()))
+            generator.set_state(state)
+        self.memory.clear()
+        self.generators.clear()
+        return moved
+
+    # --- marks of results ---
+
     def set_new(self, tensor: Tensor, state: State) -> bool:
         """Note the state of a tensor in new memory; False if it has none, and is not public."""
-        part: Any = marked_part(tensor)
-        if part is tensor:
-            is_kept = isinstance(state, Mixed) and state.kept
-            content = state if is_public(state) or is_kept else _NO_STORAGE
-            part._separation = (self.number, content, True)  # type: ignore[attr-defined]  # noqa: SLF001
-            return is_public(state)
-        self.set(part, self._placed(tensor, state) if isinstance(state, Rows) else state)
-        return True
+        storage = storage_of(tensor)
+        if storage is not None:
+            self.set(storage, self._placed(tensor, state) if isinstance(state, Rows) else state)
+            return True
+        is_kept = isinstance(state, Mixed) and state.kept
+        content = state if is_public(state) or is_kept else _NO_STORAGE
+        tensor._separation = (self.number, content, True)  # type: ignore[attr-defined]  # noqa: SLF001
+        return is_public(state)
 
     def fresh(self, result: Tensor, content: Content, operation: Operation) -> None:
         """Note a public result: of this pass, unless it is a view of something that was there
@@ -206,6 +250,8 @@ class Books:
         or drawn by themselves.
         """
         content = self.content_of(storage)
+        if content is NOISE:
+            self.on_shared()
         if content is NOISE or content is FILLED:
             # Our own mark.
             storage._separation = (self.number, PUBLIC, self.made_here(storage))  # noqa: SLF001
@@ -220,8 +266,12 @@ class Books:
             return
         if not is_public(before):  # an empty view of records, which the operation has made larger
             self.set(storage, self.mixed("constants written over records"))
+        elif _is_whole(target, storage):
+            self.set(storage, content)
         else:
-            self.set(storage, content if _is_whole(target, storage) else PUBLIC)
+            if NOISE in (before, content):
+                self.on_shared()
+            self.set(storage, PUBLIC)
 
     def write(
         self, target: Tensor, state: State, operation: str, constants: Tensor | None = None
@@ -251,6 +301,8 @@ class Books:
     ) -> Content:
         """The content of public memory after a write."""
         whole = _is_whole(target, storage)
+        if not whole and NOISE in (before, state):
+            self.on_shared()
         if is_public(state):
             return state if whole else PUBLIC
         content = self._placed(target, state) if isinstance(state, Rows) else state
@@ -269,6 +321,8 @@ class Books:
             return before == state
         if not isinstance(before, Rows):
             return False
+        if state is NOISE:
+            self.on_shared()
         self.looked = True
         return uniform(target, before, self.count)
 
@@ -296,6 +350,7 @@ class Books:
 
         Whoever compares them with what was read would tell places apart, and so records.
         """
+        self.on_shared()
         for reference in self._noise:
             storage = reference()
             if storage is not None and self.content_of(storage) is NOISE:
@@ -316,9 +371,15 @@ class Books:
         """
         storage = tensor.untyped_storage()
         if self.content_of(storage) is NOISE:
-            storage._separation = (self.number, PUBLIC, self.made_here(storage))  # type: ignore[attr-defined]  # noqa: SLF001
+            self.on_shared()
+            self.publish(tensor)
         elif isinstance(self.content_of(storage), Memory):
             self.set(storage, self.mixed("random numbers that one record has, and all of them"))
+
+    def publish(self, tensor: Tensor) -> None:
+        """Random numbers that serve all records of all passes of a step are like any constant."""
+        storage: Any = tensor.untyped_storage()
+        storage._separation = (self.number, PUBLIC, self.made_here(storage))  # noqa: SLF001
 
     def _placed(self, tensor: Tensor, rows: Rows) -> Content:
         """The owners of the bytes of a new storage; read back, to see that the claim holds."""

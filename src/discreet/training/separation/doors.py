@@ -48,12 +48,9 @@ _METADATA = frozenset(
         "can_cast",
         "promote_types",
         "is_same_size",
-        "register_hook",
         "backward",
         "retain_grad",
         "__hash__",
-        "__set__",
-        "__get__",
         "__delitem__",
         "is_pinned",
         "is_shared",
@@ -64,7 +61,6 @@ _METADATA = frozenset(
         "is_signed",
         "is_set_to",
         "type",
-        "register_post_accumulate_grad_hook",
         "is_tensor",
         "is_storage",
         "broadcast_shapes",
@@ -173,6 +169,10 @@ _CHECKS = frozenset({"one_hot"})
 number of classes.
 """
 
+_WATCHED_PROPERTIES = frozenset({("__get__", "grad_fn"), ("__set__", "data")})
+_HOOKS = frozenset({"__get__", "register_hook", "register_post_accumulate_grad_hook"})
+"""Functions that put hooks on tensors, or show the nodes of a graph, which take hooks."""
+
 _CALLS_BACK = frozenset({"apply_", "map_", "map2_"})
 _MAKES_TENSORS = frozenset({"tensor", "as_tensor", "asarray", "new", "new_tensor"})
 _INDEXED = frozenset({"__getitem__", "__setitem__"})
@@ -199,18 +199,24 @@ def _kind(func: Any) -> _Kind:
     if opened(func) is not None:
         return _Kind.PYTHON
     name = _name(func)
-    if name == "__get__":
-        told = getattr(func.__self__, "__name__", "")
-        return (
-            _Kind.METADATA if told in _METADATA_PROPERTIES else _Kind.PROPERTY
-        )  # a tensor, as of x.mT
+    if name in ("__get__", "__set__"):
+        return _kind_of_property(name, getattr(func.__self__, "__name__", ""))
     if name in _METADATA:
         return _Kind.METADATA
     if name in _INDEXED:
         return _Kind.INDEXED
-    if reads_by_itself(name) or name in _CHECKS or name in _HANDS_OUT_MEMORY or name in MENDED:
+    is_watched = name in _CHECKS or name in _HANDS_OUT_MEMORY or name in MENDED or name in _HOOKS
+    if is_watched or reads_by_itself(name):
         return _Kind.WATCHED
     return _Kind.KERNEL if is_kernel(name) else _Kind.ORDINARY
+
+
+def _kind_of_property(access: str, name: str) -> _Kind:
+    """What is done when a property of a tensor is read or set."""
+    if (access, name) in _WATCHED_PROPERTIES:
+        return _Kind.WATCHED
+    is_metadata = access == "__set__" or name in _METADATA_PROPERTIES
+    return _Kind.METADATA if is_metadata else _Kind.PROPERTY  # a tensor, as of x.mT
 
 
 def reads_by_itself(name: str) -> bool:
@@ -320,6 +326,11 @@ class Doors(TorchFunctionMode):
 
     def _watched(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function that reads numbers itself, if it reads none of records."""
+        if name in _HOOKS:
+            self._refuse_hooks(args[0])
+            return func(*args, **kwargs)
+        if name == "__set__":
+            return self._exchanged(func, args, kwargs)
         self._refuse_ways_out(name, args, kwargs)
         if name in _CHECKS:
             return self._checking(name, func, args, kwargs)
@@ -329,6 +340,17 @@ class Doors(TorchFunctionMode):
             self._refuse_secrets(name, args[1:], kwargs)
         elif not _gives_itself(name, args, kwargs):
             self._refuse_secrets(name, args, kwargs)
+        return self._called(func, args, kwargs)
+
+    def _exchanged(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Another memory is put into a tensor (`.data = ...`): if that was there before the pass,
+        the pass would change it for all that follow, where nobody can put it back.
+        """
+        tensor, value = args
+        with no_functions():
+            is_public_value = is_public(self.proof.state(value))
+            if is_public_value and not self.proof.is_made_here(tensor):
+                self.proof.fail("another memory is put into a tensor from before the pass")
         return self._called(func, args, kwargs)
 
     def _refuse_ways_out(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -378,6 +400,9 @@ class Doors(TorchFunctionMode):
                     self.proof.fail(f"{name} {why}")
                 if state is NOISE:
                     self.proof.use_up_noise()
+
+    def _refuse_hooks(self, tensor: Any) -> None:
+        """Called before a hook is put on a tensor, or on its node in the graph."""
 
     def _replaced(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]

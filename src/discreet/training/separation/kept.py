@@ -13,7 +13,9 @@ from __future__ import annotations
 import types
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, final
+from dataclasses import dataclass, field
+from operator import is_
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +23,15 @@ from torch import Tensor, nn
 from discreet.errors import CoupledRecords
 from discreet.training.separation.marks import holds_records
 
-__all__ = ["OF_TORCH", "Attributes", "attributes_of", "modules_of", "refuse_kept"]
+__all__ = [
+    "OF_TORCH",
+    "Attributes",
+    "Moved",
+    "attributes_of",
+    "modules_of",
+    "refill",
+    "refuse_kept",
+]
 
 _DEPTH = 3  # containers and objects on the way to a tensor: a cache, its layers, one of them
 
@@ -53,6 +63,10 @@ _ATOMS = frozenset(
 OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes that every module has: registers, which are looked at by themselves, and hooks."""
 
+_Assigned: TypeAlias = tuple[dict[str, Any], str, Any]
+"""The attributes of a module, the name of one of them, and its value."""
+
+_ABSENT = object()
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset, deque})
 _NONE: Mapping[str, Any] = {}
 
@@ -218,16 +232,13 @@ def _refusal(model: nn.Module, module: nn.Module, place: str) -> CoupledRecords:
 class Attributes:
     """The attributes of a model's modules before a pass.
 
-    A pass that fails, or is refused, may have put records there: `put_back` takes them off again.
-
     Args:
         model: of the user.
     """
 
-    __slots__ = ("_before", "_model")
+    __slots__ = ("_before",)
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = model
         self._before: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for module in modules_of(model):
             attributes = module.__dict__
@@ -238,17 +249,65 @@ class Attributes:
                 if isinstance(entries, dict)  # those of torch.jit are in C++
             ]
 
-    def put_back(self) -> None:
-        """Attributes that hold records, and did not before, are again what they were.
+    def put_back(self) -> list[_Assigned]:
+        """Attributes that were assigned are again what they were; what they became is returned.
 
         What was put into a list or another container that was there before stays in it.
         """
-        search = _Search(self._model)
+        changes: list[_Assigned] = []
         for entries, before in self._before:
-            for name, value in list(entries.items()):
-                if value is before.get(name) or name in OF_TORCH or search.place(value) is None:
-                    continue
-                if name in before:
-                    entries[name] = before[name]
-                else:
-                    del entries[name]
+            if len(entries) == len(before) and all(map(is_, entries.values(), before.values())):
+                continue
+            for name in {**before, **entries}.keys() - OF_TORCH:
+                value, earlier = entries.get(name, _ABSENT), before.get(name, _ABSENT)
+                if value is not earlier:
+                    changes.append((entries, name, value))
+                    _assign(entries, name, earlier)
+        return changes
+
+
+def _assign(entries: dict[str, Any], name: str, value: Any) -> None:
+    """Give an attribute this value, or take it away."""
+    if value is _ABSENT:
+        del entries[name]
+    else:
+        entries[name] = value
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Moved:
+    """Public state that one pass has changed, and what it became; the state itself was put back.
+
+    How many passes a step has follows from the size of its sample. So state moves once a step: by
+    what its first pass made of it.
+
+    Args:
+        attributes: of modules.
+        memory: storages that were there before the pass, with copies.
+        generators: of the user's own, with their states.
+    """
+
+    attributes: list[_Assigned] = field(default_factory=list)
+    memory: list[tuple[Any, Any]] = field(default_factory=list)
+    generators: list[tuple[torch.Generator, Tensor]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.attributes or self.memory or self.generators)
+
+    def write(self) -> None:
+        """Let the state become what the pass made of it."""
+        for storage, content in self.memory:
+            refill(storage, content)
+        for entries, name, value in self.attributes:
+            if value is not _ABSENT or name in entries:
+                _assign(entries, name, value)
+        for generator, state in self.generators:
+            generator.set_state(state)
+
+
+def refill(storage: Any, content: Any) -> None:
+    """Give a storage the size and the bytes of another."""
+    if storage.nbytes() != content.nbytes():
+        storage.resize_(content.nbytes())
+    storage.copy_(content)

@@ -8,6 +8,7 @@ mark of an earlier pass that says "records" *is* state that somebody kept.
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 from functools import cache
 from itertools import count
 from typing import Any, TypeAlias
@@ -28,8 +29,10 @@ __all__ = [
     "marked_part",
     "new_pass",
     "no_functions",
+    "note_writes",
     "out_of_sight",
     "preserved",
+    "writes_of",
 ]
 
 Content: TypeAlias = Any
@@ -88,6 +91,21 @@ def forget(tensor: Tensor) -> None:
     """Say that a tensor is public from now on: it was released."""
     storage: Any = tensor.untyped_storage()
     storage._separation = None  # noqa: SLF001  (our own mark)
+
+
+def writes_of(tensor: Tensor) -> int:
+    """How many operations of passes have written into a tensor's memory.
+
+    torch's own counter does not see writes through `.data`.
+    """
+    count: int = getattr(marked_part(tensor), "_separation_writes", 0)
+    return count
+
+
+def note_writes(storages: Iterable[Any]) -> None:
+    """Count that an operation wrote into each of these storages."""
+    for storage in storages:
+        storage._separation_writes = getattr(storage, "_separation_writes", 0) + 1  # noqa: SLF001
 
 
 def mark_dataset(tensor: Tensor) -> None:

@@ -19,6 +19,7 @@ from discreet.training.separation.states import (
     OWN,
     PUBLIC,
     Mixed,
+    OneByOne,
     Rows,
     State,
     is_public,
@@ -174,6 +175,8 @@ class Outcomes:
             self._assign(operands, states)
         except Unknown as reason:
             outcome = self._books.mixed(f"{operation.full_name}: {reason}")
+        except OneByOne:
+            raise
         # Also a user's rule: what it does not know is not proved.
         except Exception as error:  # noqa: BLE001
             outcome = self._books.mixed(

@@ -15,6 +15,7 @@ What an operation did is remembered under everything that its rule could read (`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, Self
 from weakref import ref
 
@@ -37,15 +38,24 @@ from discreet.training.separation.exits import (
     undeclared_by,
     written_by,
 )
-from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.separation.kept import Moved
+from discreet.training.separation.marks import (
+    marked_part,
+    no_functions,
+    note_writes,
+    out_of_sight,
+)
 from discreet.training.separation.operation import OPERATIONS, Operation, operation_of
 from discreet.training.separation.outcomes import Outcomes, constants_before
 from discreet.training.separation.states import (
+    FILLED,
+    NOISE,
     OWN,
     PUBLIC,
     Mixed,
     OneByOne,
     Rows,
+    SharedDraws,
     State,
     is_public,
 )
@@ -73,6 +83,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         describe: names a tensor that was there before the pass, for messages.
         shown: whether Python may see numbers of the one record of the pass: it is made up, or the
             process is its own.
+        shared_draw: for the time of a draw, by its number in the pass: random numbers that are the
+            same in all passes of a step.
+        shares_draws: whether all random numbers serve all records that are drawn without looking at
+            one; otherwise those may be the records' own that have an axis for them.
 
     Attributes:
         failure: why the pass is not proved, as soon as that is certain; None until then. Public.
@@ -91,6 +105,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         describe: Callable[[Tensor], str] = lambda _: "memory that was there before the pass",
         *,
         shown: bool = False,
+        shared_draw: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+        shares_draws: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.count = count
@@ -99,12 +115,16 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.reads_allowed = False
         self.going_back = False
         self._next_numbers: int | None = None
-        self._numbers: set[int] = set()  # states of the generator that this pass has met
+        # States of the generator from which this pass has drawn; each has a number.
+        self._draws: dict[int, int] = {}
+        self._shared_draw = shared_draw
+        self._shares_draws = shares_draws
         self.error = ""
         self._refusal: CoupledRecords | None = None
         self._names = names or {}
         self._describe = describe
-        self._books = Books(count, self._where)
+        self._kind: type[OneByOne] = OneByOne  # of failure
+        self._books = Books(count, self._where, self._find_shared_draws)
         self.state: Callable[[Tensor], State] = self._books.state
         self._outcomes = Outcomes(self._books, count, self.fail)
         self._effects = Effects.of(count)
@@ -112,7 +132,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __enter__(self) -> Self:
         if self._next_numbers is None:
             self._next_numbers = _generator_state()
-            self._numbers.add(self._next_numbers)
         return super().__enter__()  # type: ignore[no-any-return,no-untyped-call]
 
     # --- states ---
@@ -209,14 +228,14 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.failure = (
                 why if _IN in why else why + self._where()
             )  # the layer that is the cause comes first
-        raise OneByOne(self.failure)
+        raise self._kind(self.failure)
 
     def check(self) -> None:
         """Raise again what a user's code may have caught, or C++ code wrapped."""
         if self._refusal is not None:
             raise self._refusal
         if self.failure is not None:
-            raise OneByOne(self.failure)
+            raise self._kind(self.failure)
 
     def note_error(self, operation: str) -> None:
         """An operation on records raised an error: that tells something about a record, whoever
@@ -240,6 +259,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         It is to be called when the contributions of the pass were added to the sums.
         """
         self._books.erase()
+
+    def put_back(self) -> Moved:
+        """Public state from before the pass is again what it was; what the pass made of it is
+        returned.
+        """
+        return self._books.put_back()
 
     def _refuse(self, error: CoupledRecords) -> NoReturn:
         self._refusal = error
@@ -287,15 +312,56 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         the user's, nor some that were drawn before, with which they could be compared.
 
         A backward pass may draw again what the forward pass drew, as checkpoints of activations do.
+        What serves all records is the same in all passes of a step: how records are divided into
+        passes depends on how many there are.
         """
-        numbers = _generator_state()
-        if numbers != self._next_numbers and not (self.going_back and numbers in self._numbers):
+        state = _generator_state()
+        if state != self._next_numbers and not (self.going_back and state in self._draws):
             self.fail("the loss seeds torch's generator, or sets it back")
+        number = self._draws.setdefault(state, len(self._draws))
         try:
-            return self._followed(func, operation, args, kwargs)
+            if any(isinstance(argument, torch.Generator) for argument in kwargs.values()):
+                return self._followed(func, operation, args, kwargs)  # `kept.py` sees to those
+            if self._serves_all(args, kwargs):
+                with self._shared_draw(number):
+                    out = self._followed(func, operation, args, kwargs)
+                torch.rand(())  # every draw has a state of its own, so that it can be repeated
+                self._publish(operation, args, kwargs, out)
+                return out
+            out = self._followed(func, operation, args, kwargs)
+            if any(self.state(result) in (PUBLIC, FILLED) for result in tensors_among(out)):
+                self._find_shared_draws()
+            return out
         finally:
             self._next_numbers = _generator_state()
-            self._numbers.add(self._next_numbers)
+
+    def _serves_all(self, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether a draw looks at no record, and has no axis for records (or none that counts)."""
+        things = [*args, *kwargs.values()]
+        tensors = tensors_among(things)
+        if not all(type(tensor) in _PLAIN and is_public(self.state(tensor)) for tensor in tensors):
+            return False
+        shapes = [thing for thing in things if isinstance(thing, (list, tuple))]
+        shapes += [tensor.shape for tensor in tensors]
+        sizes = [size for shape in shapes for size in shape if isinstance(size, int)]
+        return self._shares_draws or all(size % self.count for size in sizes)
+
+    def _publish(self, operation: Operation, args: Any, kwargs: dict[str, Any], out: Any) -> None:
+        """Mark what a draw for all records has given or written."""
+        written = written_by(operation, arguments_of(operation, args, kwargs))
+        for tensor in [*tensors_among(out), *written]:
+            if self.state(tensor) is NOISE:
+                self._books.publish(tensor)
+
+    def _find_shared_draws(self) -> None:
+        """Random numbers with an axis for records serve all of them: the pass is drawn again.
+
+        Raises:
+            SharedDraws: always, unless the pass has failed before.
+        """
+        if self.failure is None and not self._shares_draws:
+            self._kind = SharedDraws
+        self.fail("random numbers with an axis for records serve all of them")
 
     def _is_known(self, lookup: Lookup, args: Any, kwargs: dict[str, Any]) -> bool:
         """Enter all arguments into a key; whether they are of kinds that a key can tell apart."""
@@ -343,6 +409,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operation.written or operation.undeclared:
             arguments = arguments_of(operation, args, kwargs)
             targets = [*written_by(operation, arguments), *undeclared_by(operation, arguments)]
+            self._books.save(targets)
         sizes = sizes_of(targets) if operation.is_geometry else []
         out = func._op(*args, **kwargs)  # noqa: SLF001
         fill_grown(targets, sizes)
@@ -350,6 +417,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._books.fresh(result, content, operation)
         for target in targets:
             self._books.overwrite(target, content)
+        note_writes(map(marked_part, targets))
         return out
 
     # --- one call, judged by its rule ---
@@ -358,14 +426,18 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = tensors_among((args, kwargs))
         self._refuse_kinds(operation, inputs)
         states = {id(tensor): self.state(tensor) for tensor in inputs}
-        from_generator = any(
-            isinstance(argument, torch.Generator) for argument in (*args, *kwargs.values())
-        )
+        generators = [
+            argument
+            for argument in (*args, *kwargs.values())
+            if isinstance(argument, torch.Generator)
+        ]
+        for generator in generators:
+            self._books.save_generator(generator)
         if all(map(is_public, states.values())):
             lookup = Lookup(func)
-            lookup.secret_numbers = not from_generator
+            lookup.secret_numbers = not generators
             return self._public(func, operation, args, kwargs, lookup)
-        if self.count > 1 and from_generator:
+        if self.count > 1 and generators:
             self.fail(
                 f"{operation.full_name} draws for records from a generator of the user's own, "
                 "which others may know"
@@ -389,6 +461,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except Exception:
             self._raised(operation, inputs)
             raise
+        note_writes(map(marked_part, [*written, *undeclared_by(operation, arguments)]))
         fill_grown(written, sizes)
         return self._outcomes.settle(operation, arguments, out, states, constants)
 
@@ -467,6 +540,8 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """The operation is known: run it, and put the marks that it left the first time."""
         out = self._executed(func, operation, args, kwargs)
+        if effect.targets:
+            note_writes(lookup.storages[target.place] for target in effect.targets)
         simple = effect.simple
         if simple is not None and type(out) is Tensor and simple.fits(out):
             storage: Any = out.untyped_storage()

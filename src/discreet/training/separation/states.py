@@ -29,6 +29,7 @@ __all__ = [
     "Mixed",
     "OneByOne",
     "Rows",
+    "SharedDraws",
     "State",
     "Stumbled",
     "is_public",
@@ -38,6 +39,12 @@ __all__ = [
 
 class OneByOne(Exception):
     """A pass cannot be computed for all of its records at once; the reason, in words. Public."""
+
+
+class SharedDraws(OneByOne):
+    """Random numbers that could have been the records' own serve all of them alike: the pass has to
+    draw them again, the same in all passes of a step.
+    """
 
 
 class Stumbled(OneByOne):

@@ -169,7 +169,7 @@ def test_an_overflow_is_not_taken_for_a_record_that_is_not_finite() -> None:
 
 
 def used(value: ViewOf | TableRows | Derived, factor: Factor) -> Use:
-    return Use(value, 0, factor)
+    return Use(value, 0, factor, lifted=list(value.lift(factor)))
 
 
 def total_of(pieces: tuple[Piece, ...], numel: int) -> Tensor:

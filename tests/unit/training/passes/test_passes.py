@@ -15,7 +15,7 @@ import discreet as dp
 from discreet.errors import ModelError
 from discreet.training import PrivateRun
 from discreet.training.engine import Engine
-from discreet.training.passes.passes import losses_and_statistics, plain_result
+from discreet.training.passes.contributions import losses_and_statistics, plain_result
 
 
 def test_losses_alone_and_with_statistics() -> None:

@@ -125,7 +125,7 @@ def test_a_parameter_that_is_changed_in_a_later_pass_is_refused() -> None:
     with pytest.raises(ModelError):
         for _ in range(60):
             list(engine.passes(losses_of, batch, 4, mode))
-    assert model.passes > 40
+    assert model.passes == 40  # what a pass that fails counted is put back
     steady = Later("does not")
     other = Engine(steady)
     for _ in range(60):
