@@ -43,6 +43,10 @@ PLACES = f"{LAWS}::test_t06_what_a_record_contributes_does_not_depend_on_its_pla
 PYTHON = f"{LAWS}::test_t07_nothing_of_a_record_leaves_for_python_while_others_are_computed"
 KEPT = f"{LAWS}::test_t09_nothing_of_a_record_is_kept_on_the_model"
 LATE = f"{LAWS}::test_t08_what_enters_the_sums_is_what_was_proved"
+SHARED_DRAWS = (
+    "laws/test_shared_draws.py"
+    "::test_t09_what_is_drawn_for_all_records_is_the_same_in_all_passes_of_a_step"
+)
 HOOKS = f"{LAWS}::test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
 UNTOLD = f"{LAWS}::test_t14_whether_a_pass_is_proved_and_why_not_does_not_depend_on_its_records"
 OBJECTS = "laws/test_pitfalls_objects.py"
@@ -556,6 +560,17 @@ MUTATIONS = [
         "T07 the class of a batch is built again",
         replaced(trees, "_is_known", lambda _: True),
         f"{OBJECTS}::test_t07_classes_of_users_are_not_built_again_with_rows_of_others",
+    ),
+    # --- T09, random numbers ---
+    Mutation(
+        "T09 what serves all records is drawn anew in every pass",
+        replaced(Traces, "shared_draw", lambda *_: nullcontext()),
+        f"{SHARED_DRAWS}[a number]",
+    ),
+    Mutation(
+        "T09 numbers with an axis for records may serve all of them",
+        replaced(Proof, "_find_shared_draws", nothing),
+        f"{SHARED_DRAWS}[as long as a pass]",
     ),
     # --- T14 ---
     Mutation(
