@@ -73,6 +73,8 @@ class DiscreetError(Exception):
 
 
 def _rebuild(kind: type[DiscreetError], attributes: dict[str, object]) -> DiscreetError:
+    # Past the constructor, whose parameters differ from class to class; the attributes are all
+    # that it would have set.
     error = kind.__new__(kind)
     error.__dict__.update(attributes)
     Exception.__init__(error, error._sentence())  # noqa: SLF001  (the constructor's other half)

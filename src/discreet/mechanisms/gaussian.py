@@ -19,7 +19,8 @@ from discreet.mechanisms.mechanism import Mechanism
 
 __all__ = ["Gaussian", "Joint", "Normalised", "NotPrivate"]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)

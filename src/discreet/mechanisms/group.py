@@ -30,7 +30,8 @@ __all__ = ["Array", "Clipping", "Group"]
 Array: TypeAlias = Any
 """An array of NumPy or torch (or anything with their operators): float32 or float64."""
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 # By bytes of one number: unit roundoff, least and most scale * clip_norm. The least is such that a
 # square that underflows, or is flushed to zero, is below the roundoff when divided by (scale *

@@ -18,7 +18,8 @@ from discreet.mechanisms.mechanism import Mechanism
 
 __all__ = ["Split"]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 _EACH_LEAF = "each leaf"
 _EQUAL = "equal"
 _PROPORTIONAL = "proportional"

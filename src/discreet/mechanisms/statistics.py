@@ -24,7 +24,8 @@ from discreet.errors import ParameterError
 
 __all__ = ["BatchNorm", "Count", "Histogram", "MomentEstimate", "Moments"]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)

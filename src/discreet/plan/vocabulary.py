@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
+from discreet._strict_json import member_named
 from discreet.errors import ParameterError
 from discreet.ledger.events import SAMPLINGS
 from discreet.mechanisms import MECHANISMS
@@ -42,7 +43,6 @@ PLAN_FIELDS = ("unit", "adjacency", "numerics", "leaves", "sampler", "mechanism"
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 # Data and code, not declarations; `Plan` refuses to write a sampler that has them.
 _NEVER = frozenset({(Sampler, "owners"), (Sampler, "unsafe_drawn_by")})
-_E = TypeVar("_E", bound=Enum)
 
 
 def written(plan: Mapping[str, object]) -> dict[str, Plain]:
@@ -68,8 +68,8 @@ def read_plan_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     # Fields of a plan itself have no kind: which type each has is known here.
     return {
         "unit": Unit(content["unit"]),
-        "adjacency": _enumerated("adjacency", Adjacency, content["adjacency"]),
-        "numerics": _enumerated("numerics", Numerics, content["numerics"]),
+        "adjacency": member_named("Plan", "adjacency", Adjacency, content["adjacency"]),
+        "numerics": member_named("Plan", "numerics", Numerics, content["numerics"]),
         "leaves": _pairs("leaves", content["leaves"]) if "leaves" in content else None,
         "sampler": _value("sampler", content["sampler"]),
         "mechanism": _value("mechanism", content["mechanism"]),
@@ -195,14 +195,6 @@ def _listed(where: str, data: object) -> dict[str, Any]:
                 raise _wrong(where, "a list of [name, value] pairs, no name twice", repr(pair)[:80])
 
     return mapping
-
-
-def _enumerated(where: str, kinds: type[_E], data: object) -> _E:
-    values = [str(member.value) for member in kinds]
-    if data not in values:
-        raise _wrong(where, f"one of {', '.join(values)}", repr(data)[:80])
-
-    return kinds(data)
 
 
 def _exactly(

@@ -20,7 +20,8 @@ from discreet.units import Randomness, Unit
 __all__ = ["Draw", "Sampler"]
 
 _OWNER = "Sampler"
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
