@@ -17,7 +17,8 @@ from discreet.errors import DiscreetError
 
 __all__ = ["Misuse", "SingleUse", "current", "hold_over_forks"]
 
-_LONGEST_WAIT = 60.0  # seconds; a fork waits for whoever holds a lock, but not for ever
+# Seconds; a fork waits for whoever holds a lock, but not for ever.
+_LONGEST_WAIT = 60.0
 
 # Who this process is: an object, because numbers are used again, and the number, because a fork
 # past Python's hooks changes that alone.

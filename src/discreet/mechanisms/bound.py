@@ -25,7 +25,8 @@ State: TypeAlias = Mapping[str, float]
 """What changes from step to step: public numbers by group name, functions of released values only.
 """
 
-_WIDEST = 2.0**30  # a threshold stays within this factor of its start
+# A threshold stays within this factor of its start.
+_WIDEST = 2.0**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,9 @@ _set = object.__setattr__
 # square that underflows, or is flushed to zero, is below the roundoff when divided by (scale *
 # clip_norm)^2.
 _RANGES = {4: (2.0**-24, 2.0**-48, 2.0**120), 8: (2.0**-53, 2.0**-480, 2.0**1000)}
-_NO_RANGE = (math.nan, math.nan, math.nan)  # nothing compares
+
+# Of any other format: every comparison with it is false, so that all of them are refused.
+_NO_RANGE = (math.nan, math.nan, math.nan)
 # Besides two per leaf; docs/proofs/mechanisms.md, section 1, counts 8.5 and one per leaf.
 _ROUNDINGS = 16
 # Relative to the clip norm and to 1: far above what squares of float32 lose by underflow.
