@@ -91,8 +91,7 @@ class Budget:
         """What the ledger is held to."""
         planned = () if self.plans is None else self.plans.snapshot().counted()
 
-        # An empty list means: what the first run plans. Plans that charge nothing mean no such
-        # thing, and would let any run through.
+        # An empty list means: what the first run plans. Whoever names plans means no such thing.
         if self.plans is not None and not planned:
             raise ParameterError(
                 owner="Budget",
@@ -224,8 +223,7 @@ class _Rules:
 
 def _filter_with_room(terms: Terms) -> RenyiFilter | GaussianFilter:
     """The filter of the terms; an order that allows nothing within the budget admits nothing."""
-    # Terms come from a file, which may have been written by hand: whoever asks to be admitted is
-    # told that nothing will be.
+    # For whoever asks to be admitted it is a budget without room, not an analysis that failed.
     try:
         return filter_of(terms)
     except AccountingError as error:

@@ -43,7 +43,7 @@ __all__ = [
     "plan_with_scaled_noise",
 ]
 
-# Of a curve whose batches nobody named; 2^16 is more than the usual range of batch sizes.
+# Of a curve whose batches nobody named: the data set, and fifteen halvings of it.
 _MOST_ROWS = 16
 
 

@@ -150,7 +150,7 @@ class Split(Mechanism):
             )
 
         # Any dimension serves, as no policy that is left looks at it.
-        stand_ins = {part: (f"{name}/{part}",) for part in self.parts}
+        stand_ins: dict[str, tuple[str, ...]] = {part: (f"{name}/{part}",) for part in self.parts}
         sizes = {leaf: 1 for (leaf,) in stand_ins.values()}
         return self._in_parts(sizes, stand_ins, name)
 

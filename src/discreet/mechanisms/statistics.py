@@ -301,11 +301,12 @@ def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:
     is an error.
     """
     # A masked entry is no number; what lies under the mask must not count.
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)
-
     try:
-        array = np.asarray(values)
+        array = np.asarray(
+            np.ma.filled(values.astype(np.float64), np.nan)
+            if isinstance(values, np.ma.MaskedArray)
+            else values
+        )
     except ValueError:  # a list of records of different lengths
         array = np.empty(0, object)
 
@@ -315,8 +316,7 @@ def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:
         return array.reshape(len(array), width).astype(np.float64)
 
     # The shape of an array is that of all its records, not of one: an error about it is allowed.
-    is_list = isinstance(values, list | tuple)
-    if has_numbers and not is_list:
+    if has_numbers and not isinstance(values, list | tuple):
         raise ParameterError(
             owner=f"{owner}.encode",
             name="values",
@@ -325,7 +325,7 @@ def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:
         )
 
     # One text among numbers would turn all of them into texts: each record by itself.
-    records = values if is_list else array
+    records = values if isinstance(values, list | tuple) else array
     return np.array([_record(value, width) for value in records], np.float64).reshape(
         len(records), width
     )

@@ -165,6 +165,7 @@ class Plan(Declaration["Plan"]):
             delta=delta,
             adjacency=adjacency,
         )
+
         # Before the search, which may take seconds: a wrong number should fail at once.
         clip = check.positive("Plan.dpsgd", "clip_norm", clip_norm)
         numbers = request.complete()
@@ -343,6 +344,7 @@ class Plan(Declaration["Plan"]):
                 got=level.value,
                 do="Choose another engine, or write the lower level into the plan.",
             )
+
         # Only for its error: an accountant that cannot read the step says so now, and not after the
         # data was used.
         queries = self.queries()
@@ -378,7 +380,7 @@ class Plan(Declaration["Plan"]):
         """Names of what voids the guarantee; a run of this plan must be marked with each of them
         before its first step.
         """
-        # In this order in every ledger; a run carries each mark at most once.
+        # Each is a fact of its own: a plan may have both, and both are named.
         applies = {_NO_PRIVACY: not self.private, _OWN_DRAW: self._own_draw}
         return tuple(mark for mark in applies if applies[mark])
 

@@ -20,6 +20,7 @@ from discreet import _validate as check
 from discreet.accounting import account, solve
 from discreet.accounting.calibration.unknowns import NoiseFactor
 from discreet.errors import AccountingError, ParameterError
+from discreet.ledger.events import Step
 from discreet.ledger.snapshot import Snapshot
 from discreet.mechanisms._frozen import frozen
 from discreet.plan import text, vocabulary
@@ -198,7 +199,8 @@ class Programme(Declaration[Plan]):
 
         # What stays as it is belongs to the search as well: it takes its part of the budget, and
         # what it costs alone is the floor that no factor goes below (docs/proofs/calibration.md).
-        scaled, fixed = [], []
+        scaled: list[tuple[Step, int]] = []
+        fixed: list[tuple[Step, int]] = []
         for name, plan in self.plans.items():
             charges = scaled if name in chosen else fixed
             charges.append((plan.step, plan.steps))
@@ -219,8 +221,8 @@ class Programme(Declaration[Plan]):
 
     def _refuse_open_groups(self) -> None:
         """Require that every group of every plan is private."""
-        # A search would not end in a useful error: without noise in one group the cost is infinite
-        # whatever the factor.
+        # A group without noise has no query: the search would not see it, and find a factor for
+        # all others.
         for name, plan in self.plans.items():
             if plan.open_groups():
                 raise AccountingError(
@@ -274,7 +276,7 @@ def from_text(source: str) -> Declaration[Plan]:
 
 
 def _phase(base: Plan, phase: Phase) -> Plan:
-    # The clip norm first: a noise multiplier is relative to it, so the factor stays what it is.
+    # Noise multipliers are relative to the clip norm: the two can be changed one after the other.
     mechanism = base.mechanism
     if phase.clip_norm is not None:
         mechanism = mechanism.with_clip_norm(phase.clip_norm)

@@ -52,7 +52,7 @@ def to_toml(table: dict[str, Plain]) -> str:
 
 
 def _line(name: str, value: Plain) -> str:
-    # Groups of a mechanism are such a list: on one line they would be as good as unreadable.
+    # A list of lists or tables, as the groups of a mechanism are, would be a riddle on one line.
     if isinstance(value, list) and any(isinstance(entry, list | dict) for entry in value):
         entries = "".join(f"    {_value(entry)},\n" for entry in value)
         return f"{_key(name)} = [\n{entries}]"
@@ -61,8 +61,8 @@ def _line(name: str, value: Plain) -> str:
 
 
 def _key(name: str) -> str:
-    # TOML allows a bare key more than this, and Python's identifiers are a part of it that people
-    # know; the rest is quoted.
+    # TOML's bare keys may have dashes as well; what is no identifier is quoted, which is right for
+    # any key.
     return name if name.isascii() and name.isidentifier() else _quoted(name)
 
 
@@ -127,7 +127,7 @@ def from_toml(text: str) -> dict[str, Plain]:
     if not text.endswith("\n"):
         raise _unreadable("whole: ending in a line break", repr(text[-40:]))
 
-    # A float that is too large would become infinity in silence; the parser of its own refuses.
+    # Python's own float() makes infinity of a number that is too large, without a word.
     try:
         return tomllib.loads(text, parse_float=_strict_json.finite_number)
     except (ValueError, RecursionError) as wrong:

@@ -67,8 +67,8 @@ class Settings:
         owner, sampler = "Settings.plan_for", self.plan.sampler
         size = check.whole(owner, "records", records, least=1)
 
-        # Owners belong to the rows of one data set, and other policies state their numbers
-        # themselves: of these, nobody can say what they are on another data set.
+        # Owners belong to the rows of one data set, and only of Poisson samples is it clear what
+        # the same batch is on another.
         has_rows = isinstance(sampler, Sampler) and sampler.owners is None
         if not has_rows or not isinstance(sampler.event, Poisson):
             raise ParameterError(
