@@ -113,7 +113,7 @@ def _a_whole_number(least: int) -> str:
 
 
 def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
-    """A short printable text."""
+    """A short text in which every character can be printed."""
     # Printable, so that no name can hide a line break or reverse the reading of a report.
     if (
         isinstance(value, str)

@@ -121,7 +121,7 @@ class Audit:
 
     @classmethod
     def from_json(cls, text: str) -> Audit:
-        """Read what `to_json` wrote.
+        """Read an audit from what `to_json` wrote.
 
         Raises:
             ParameterError: no JSON, another schema, a field too many or too few, a key twice, a

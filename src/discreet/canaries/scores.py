@@ -137,7 +137,7 @@ class Scores:
 
     @classmethod
     def from_json(cls, text: str) -> Scores:
-        """Read what `to_json` wrote.
+        """Read scores from what `to_json` wrote.
 
         Raises:
             ParameterError: no JSON, another schema, a field too many or too few, a key twice,

@@ -93,8 +93,7 @@ def default_delta(records: int) -> float:
     >>> default_delta(60_000), default_delta(1_000_000)
     (1e-06, 1e-07)
     """
-    # Counted in digits of a whole number and read as a decimal: a logarithm could round to the
-    # next power, and 10.0**-7 is not the float that 1e-7 is.
+    # Counted in digits of a whole number: a logarithm could be rounded to the next power.
     tens = len(str(10 * check.whole("default_delta", "records", records, least=1) - 1))
     return float(f"1e-{tens}")
 

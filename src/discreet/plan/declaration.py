@@ -95,7 +95,7 @@ class Declaration(ABC, Generic[_P]):
 
     @classmethod
     def from_json(cls, source: str) -> Self:
-        """Read what `to_json` wrote.
+        """Read a declaration from what `to_json` wrote.
 
         Raises:
             ParameterError: unknown names, fields too many or too few, another schema.
@@ -104,7 +104,7 @@ class Declaration(ABC, Generic[_P]):
 
     @classmethod
     def from_toml(cls, source: str) -> Self:
-        """Read what `to_toml` wrote.
+        """Read a declaration from what `to_toml` wrote.
 
         Raises:
             ParameterError: unknown names, fields too many or too few, another schema.

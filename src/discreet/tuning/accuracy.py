@@ -31,7 +31,7 @@ __all__ = ["AccuracyTuning", "tune_for_accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class AccuracyTuning:
-    """What `tune_for_accuracy` found.
+    """The trials of `tune_for_accuracy`, and the plan that they lead to.
 
     Args:
         tuning: all trials, for the report.

@@ -31,7 +31,7 @@ _NEXT_TO_NOTHING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ClipSearch:
-    """What `clip_search` found.
+    """The trials of `clip_search`, and the clip norm that they lead to.
 
     Args:
         tuning: all trials, for the report.

@@ -33,7 +33,7 @@ _ONE_CLIP_NORM = "one with a single clip norm for all gradients, where clip norm
 
 @dataclass(frozen=True, slots=True)
 class ComputeTuning:
-    """What `tune_for_compute` found.
+    """The trials of `tune_for_compute`, and the plan of the best one.
 
     Args:
         tuning: all trials, for the report.

@@ -214,7 +214,7 @@ class Tuning:
 
     @classmethod
     def from_json(cls, text: str) -> Tuning:
-        """Read what `to_json` wrote.
+        """Read a record from what `to_json` wrote.
 
         Raises:
             ParameterError: no JSON, another schema, a field too many or too few, a key twice, a

@@ -58,8 +58,8 @@ class Settings:
         return gaussian_of("Settings", self.plan).clip_norm
 
     def plan_for(self, records: int) -> Plan:
-        """The same batch, steps, clip norm and noise for a data set of another size, such as public
-        data.
+        """Make a plan of the same batch, steps, clip norm and noise for a data set of another size,
+        such as public data.
 
         Args:
             records: of that data set, at least the expected batch size.

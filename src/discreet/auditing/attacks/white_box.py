@@ -260,7 +260,7 @@ class _AsBound(Mechanism):
     bound: Bound
 
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
-        """The same groups; their names are in them already."""
+        """Give out the groups as they are; their names are in them already."""
         del name
         sizes = dict(self.bound.dimensions) | dict(leaves)
         return replace(self.bound, dimensions=Frozen(tuple(sizes.items())))
