@@ -35,8 +35,11 @@ def _rounded(number: float | Decimal, direction: str, digits: int) -> str:
     size = abs(float(number))
     if math.isinf(size):
         return "infinity" if number > 0 else "-infinity"
+
     # From the float's exact value: 5e-5 is a little more than the decimal, and rounds up.
     short = Context(prec=digits, rounding=direction).create_decimal(number).normalize()
+
+    # Plain digits from 0.0001 on, by the number itself and not by what it was rounded to.
     is_plain = size == 0.0 or 1e-4 <= size < 1e9
     return f"{short:f}" if is_plain else f"{short:e}"
 
@@ -58,5 +61,7 @@ def counted(count: int, noun: str) -> str:
     """
     if count == 1:
         return f"1 {noun}"
+
+    # Enough English for the nouns of this library: steps, batches, queries.
     plural = re.sub("ys$", "ies", re.sub("chs$", "ches", noun + "s"))
     return f"{count:,} {plural}"

@@ -29,8 +29,12 @@ def checked_path(owner: str, path: object) -> Path:
     """
     if isinstance(path, str | os.PathLike):
         text = os.fspath(path)
+
+        # A folder's path such as "." or "/" has no name; a path of bytes is none of ours. A zero
+        # byte would raise a ValueError deep inside of the operating system's calls.
         if isinstance(text, str) and Path(text).name and "\0" not in text:
             return Path(text)
+
     raise ParameterError(
         owner=owner,
         name="path",
@@ -49,10 +53,14 @@ def publish(path: Path, write: Callable[[Path], None]) -> None:
             hard links).
     """
     if not path.parent.is_dir():
-        got = f"no folder {path.parent}"
         raise LedgerUnavailable(
-            expected=f"a folder for {path}", got=got, do="Make it first; nothing was written."
+            expected=f"a folder for {path}",
+            got=f"no folder {path.parent}",
+            do="Make it first; nothing was written.",
         )
+
+    # A link fails where a name exists, in one step of the file system: of two processes that
+    # publish at once, one is told so. A rename would replace the other's file.
     draft = _draft(path)
     try:
         write(draft)
@@ -120,8 +128,11 @@ def overwrite(path: Path, write: Callable[[Path], None]) -> None:
     draft = _draft(path)
     try:
         write(draft)
+
+        # The content before the name: after a crash the name could otherwise lead to an empty file.
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
+
         draft.replace(path)
         _sync_folder(path.parent)
     finally:
@@ -153,10 +164,12 @@ def is_terminal(stream: object) -> bool:
 
 
 def _draft(path: Path) -> Path:
+    # In the same folder, as neither a link nor a rename reaches into another file system.
     return path.with_name(f".{secrets.token_hex(8)}.new")
 
 
 def _sync_folder(folder: Path) -> None:
+    # A new name is an entry of the folder, which has to be on disk as well.
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -17,10 +17,16 @@ from discreet.errors import DiscreetError
 
 __all__ = ["Misuse", "SingleUse", "current", "hold_over_forks"]
 
-_LONGEST_WAIT = 60.0  # seconds; a fork waits for whoever holds a lock, but not for ever
+# Seconds; a fork waits for whoever holds a lock, but not for ever.
+_LONGEST_WAIT = 60.0
 
+# Who this process is: an object, because numbers are used again, and the number, because a fork
+# past Python's hooks changes that alone.
 _mark = object()
 _number = os.getpid()
+
+# Weak, so that a lock that was registered does not live for ever; and those of them that the fork
+# that is under way has taken.
 _locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
 _held: list[threading.RLock] = []
 
@@ -79,7 +85,9 @@ class SingleUse:
         cls, *, copied: Misuse | None = None, forked: Misuse | None = None
     ) -> None:
         super().__init_subclass__()
-        if copied is not None:  # else that of the class above it
+
+        # What is not said here is said by the class above it.
+        if copied is not None:
             cls._copied = copied
         if forked is not None:
             cls._forked = forked
@@ -97,11 +105,13 @@ class SingleUse:
         if self._forked is not None and self._home is not current():
             raise self._forked.error()
 
+    # `copy` and `pickle` both ask here, for every protocol.
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise self._copied.error()
 
 
 def _before() -> None:
+    # A list first: another thread may register a lock while this one waits.
     _held.extend(lock for lock in list(_locks) if lock.acquire(timeout=_LONGEST_WAIT))
 
 
@@ -113,8 +123,12 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     global _mark, _number  # the one state there is: who we are
     _mark, _number = object(), os.getpid()
-    _locks.clear()  # what could not be taken is held by a thread that does not exist here
-    while _held:  # else every thread of the child but this one would wait for ever
+
+    # What could not be taken is held by a thread that does not exist here.
+    _locks.clear()
+
+    # Released, else every thread of the child but this one would wait for ever.
+    while _held:
         lock = _held.pop()
         lock.release()
         _locks.add(lock)

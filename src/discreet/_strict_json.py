@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _E = TypeVar("_E", bound=Enum)
+# Characters of what came in that an error repeats: enough to find the place, not the whole file.
 _SHOWN = 80
 _SHOWN_OF_A_LIST = 200
 
@@ -42,6 +43,7 @@ def decoder(read: Callable[[dict[str, Any]], Any] = dict) -> json.JSONDecoder:
         read: turns every object, innermost first, into the value that stands for it.
     """
 
+    # The hook gets the pairs before a dictionary swallows the first of two equal keys.
     def checked(pairs: list[tuple[str, Any]]) -> Any:
         table = dict(pairs)
         if len(table) != len(pairs):
@@ -87,10 +89,13 @@ def read_object(owner: str, text: object) -> dict[str, Any]:
     """
     if not isinstance(text, str):
         raise _wrong(owner, "text", "a text", type(text).__name__)
+
+    # Ten thousand opening brackets are a short file and a deep recursion.
     try:
         table = _DECODER.decode(text)
     except (ValueError, RecursionError) as wrong:
         raise _wrong(owner, "text", "a JSON object", str(wrong)[:_SHOWN_OF_A_LIST]) from None
+
     if not isinstance(table, dict):
         raise _wrong(owner, "text", "a JSON object", type(table).__name__)
     return table
@@ -112,10 +117,13 @@ def read_version(
         ParameterError: as `read_object`, or another version, or a field too many or too few.
     """
     table = read_object(owner, text)
+
+    # Before the fields, which another version may name otherwise. By type too: true is equal to 1.
     version = table.pop("schema", None)
     if type(version) is not int or version != schema:
         expected = f"{schema}, in a file that {writer} wrote"
         raise _wrong(owner, "schema", expected, repr(version)[:_SHOWN])
+
     check_fields(owner, table, names)
     return table
 
@@ -131,11 +139,12 @@ def check_fields(owner: str, table: dict[str, Any], names: Collection[str]) -> N
 
 def member_named(owner: str, name: str, kind: type[_E], value: object) -> _E:
     """Find the member of an enumeration that a file writes as this text."""
-    for member in kind:
-        if isinstance(value, str) and member.value == value:
-            return member
-    expected = f"one of {', '.join(str(member.value) for member in kind)}"
-    raise _wrong(owner, name, expected, repr(value)[:_SHOWN])
+    # Compared in a list, as a file may hold what cannot be a key: a list, or a table.
+    values = [str(member.value) for member in kind]
+    if value not in values:
+        raise _wrong(owner, name, f"one of {', '.join(values)}", repr(value)[:_SHOWN])
+
+    return kind(value)
 
 
 def _wrong(owner: str, name: str, expected: str, got: str) -> ParameterError:

@@ -68,23 +68,38 @@ class Budget:
                 expected="given together with delta, or neither",
                 got="one of the two",
             )
+
+        # Without a limit and without a list there would be nothing to hold a ledger to.
         if self.epsilon is not None:
             check.positive("Budget", "epsilon", self.epsilon)
             check.fraction("Budget", "delta", self.delta)
         elif self.plans is None:
-            expected, got = "given, or plans", "neither"
-            raise ParameterError(owner="Budget", name="epsilon", expected=expected, got=got)
+            raise ParameterError(
+                owner="Budget", name="epsilon", expected="given, or plans", got="neither"
+            )
+
         plans: object = self.plans
         if plans is not None and not isinstance(plans, HasSnapshot):
-            expected, got = "a Plan, a Programme, or None", type(plans).__name__
-            raise ParameterError(owner="Budget", name="plans", expected=expected, got=got)
+            raise ParameterError(
+                owner="Budget",
+                name="plans",
+                expected="a Plan, a Programme, or None",
+                got=type(plans).__name__,
+            )
 
     def terms(self) -> Terms:
         """What the ledger is held to."""
         planned = () if self.plans is None else self.plans.snapshot().counted()
+
+        # An empty list means: what the first run plans. Whoever names plans means no such thing.
         if self.plans is not None and not planned:
-            expected, got = "plans with noise, which charge something", "none that charges anything"
-            raise ParameterError(owner="Budget", name="plans", expected=expected, got=got)
+            raise ParameterError(
+                owner="Budget",
+                name="plans",
+                expected="plans with noise, which charge something",
+                got="none that charges anything",
+            )
+
         return Terms(rule=Rule.LIST, epsilon=self.epsilon, delta=self.delta, planned=planned)
 
 
@@ -115,13 +130,17 @@ class Filter:
     def __post_init__(self) -> None:
         check.positive("Filter", "epsilon", self.epsilon)
         check.fraction("Filter", "delta", self.delta)
+
+        # Made for its error: an order that leaves nothing of the budget is refused now.
         if self.order is not None:
             RenyiFilter(self.epsilon, self.delta, self.order)
 
     def terms(self) -> Terms:
         """What the ledger is held to."""
+        # Which filter it will be is left to the first run's plan (`_Rules.completed`).
         if self.order is None:
             return Terms(rule=Rule.FILTER, epsilon=self.epsilon, delta=self.delta)
+
         return Terms(
             rule=Rule.RENYI_FILTER,
             epsilon=self.epsilon,
@@ -164,6 +183,7 @@ class _Rules:
     """The rules of every ledger of this process; see `discreet.ledger.rules`."""
 
     def completed(self, terms: Terms, planned: Planned, adjacency: Adjacency) -> Terms:
+        # Delta is part of the terms of both rules; the type alone allows that there is none.
         if terms.rule is Rule.ODOMETER:
             levels, orders = shares(planned, adjacency, terms.delta or 0.0)
             return replace(terms, planned=planned, levels=levels, orders=orders)
@@ -173,11 +193,14 @@ class _Rules:
         chosen = choose_filter(first, epsilon=terms.epsilon or 0.0, delta=terms.delta or 0.0)
         if isinstance(chosen, RenyiFilter):
             return replace(terms, rule=Rule.RENYI_FILTER, orders=((chosen.order, 1.0),))
+
         return replace(terms, rule=Rule.GAUSSIAN_FILTER)
 
     def admit(self, snapshot: Snapshot) -> None:
         terms = snapshot.terms
         committed = snapshot.committed()
+
+        # Nothing to hold it to, or nothing that is held.
         if terms is None or terms.epsilon is None or not committed or not snapshot.runs:
             return
 
@@ -186,17 +209,21 @@ class _Rules:
         if terms.rule is Rule.LIST:
             upper = _tight_upper(committed, terms.delta or 0.0, terms.epsilon, adjacency)
             _refuse_above(terms.epsilon, terms.delta, upper, "the tight accountant")
+
         elif terms.rule is Rule.ODOMETER:
             reading = odometer_reading(terms, committed, adjacency)
             _refuse_above(
                 terms.epsilon, terms.delta, reading.epsilon, f"the odometer ({reading.rule})"
             )
+
+        # A filter refuses by itself: it never lets more be spent than it has.
         else:
             _filter_with_room(terms).spend(normalise(committed, adjacency))
 
 
 def _filter_with_room(terms: Terms) -> RenyiFilter | GaussianFilter:
     """The filter of the terms; an order that allows nothing within the budget admits nothing."""
+    # For whoever asks to be admitted it is a budget without room, not an analysis that failed.
     try:
         return filter_of(terms)
     except AccountingError as error:

@@ -73,6 +73,8 @@ class DiscreetError(Exception):
 
 
 def _rebuild(kind: type[DiscreetError], attributes: dict[str, object]) -> DiscreetError:
+    # Past the constructor, whose parameters differ from class to class; the attributes are all
+    # that it would have set.
     error = kind.__new__(kind)
     error.__dict__.update(attributes)
     Exception.__init__(error, error._sentence())  # noqa: SLF001  (the constructor's other half)
@@ -93,6 +95,7 @@ class ParameterError(DiscreetError, ValueError):
         super().__init__(expected=expected, got=got, do=do)
 
     def _sentence(self) -> str:
+        # Without advice the sentence must not end in a space.
         must = f"The '{self.name}' parameter of {self.owner} must be {self.expected}."
         return f"{must} Got {self.got}. {self.do}".rstrip()
 
@@ -118,7 +121,7 @@ class RandomnessUnavailable(RandomnessError):
 
 
 class RandomnessMisuse(RandomnessError):
-    """The same bits asked for twice, a copy of a key, a key carried over a fork."""
+    """Bits that were asked for twice, a copy of a key, a key carried over a fork."""
 
 
 class SampleMisuse(DiscreetError):
@@ -167,6 +170,7 @@ class LedgerCorrupt(LedgerError):
         super().__init__(expected=expected, got=got, do=do)
 
     def _sentence(self) -> str:
+        # The row first: whoever looks after a ledger begins there.
         where = "" if self.row is None else f"Row {self.row} of the ledger is wrong. "
         return where + super()._sentence()
 

@@ -43,6 +43,7 @@ __all__ = [
     "plan_with_scaled_noise",
 ]
 
+# Of a curve whose batches nobody named: the data set, and fifteen halvings of it.
 _MOST_ROWS = 16
 
 
@@ -94,10 +95,12 @@ class NoiseCurve:
         """
         # Half-way between the slopes -1 and 0 (fixed steps), or -1 and -1/2 (fixed epochs).
         half_way = 0.5 if self.fixed == "steps" else 0.75
+
         for row, larger in pairwise(self.rows):
             fall = math.log(row.average_noise / larger.average_noise)
             if fall <= half_way * math.log(larger.expected_batch_size / row.expected_batch_size):
                 return row.expected_batch_size
+
         return None
 
     def __str__(self) -> str:
@@ -114,6 +117,7 @@ class NoiseCurve:
                 f"{row.expected_batch_size:>12}{row.steps:>10}{row.noise_multiplier:>19.5g}"
                 f"{row.average_noise:>19.3g}{epsilon:>10}"
             )
+
         knee = "beyond the last row" if self.flattens_at is None else f"near {self.flattens_at}"
         lines.append(f"delta {self.target.delta!r}, {self.fixed} fixed; the curve flattens {knee}")
         return "\n".join(lines)
@@ -145,8 +149,11 @@ def noise_curve(
     >>> [round(row.noise_multiplier, 2) for row in curve.rows]
     [0.64, 0.95, 2.03]
     """
+    # Each row is calibrated by itself: what is fixed between rows is the target and the duration.
     fixed = _fixed("noise_curve", records, steps, epochs)
     target = Target(epsilon, default_delta(fixed.records) if delta is None else delta)
+
+    # In ascending order and none twice, however they came: the knee is read off neighbours.
     chosen = (
         _halvings(fixed.records)
         if batches is None
@@ -156,6 +163,7 @@ def noise_curve(
         raise ParameterError(
             owner="noise_curve", name="batches", expected="one batch size or more", got="none"
         )
+
     rows = tuple(_row(fixed, size, target, adjacency) for size in chosen)
     return NoiseCurve(fixed.records, target, "epochs" if fixed.steps is None else "steps", rows)
 
@@ -209,6 +217,8 @@ def plan_at_average_noise(
             return guarantee_of(numbers, target.delta, Adjacency.ADD_OR_REMOVE)
 
         size = search(cost, fixed.records, target, rising=False)
+
+    # The multiplier is relative to the sum: the noise on the average, times the batch.
     plan = Plan.dpsgd(
         records=fixed.records,
         expected_batch_size=size,
@@ -243,6 +253,7 @@ def plan_with_scaled_noise(plan: Plan, *, epsilon: float, delta: float) -> Plan:
     [('grad/*', 0.94), ('metric/*', 28.18)]
     """
     check.instance("plan_with_scaled_noise", "plan", plan, Plan)
+
     # A programme of one plan: its calibration scales all noise by one factor.
     alone = Programme({"plan": replace(plan, target=None)}).calibrated(epsilon=epsilon, delta=delta)
     return alone["plan"].certified(Target(epsilon, delta))
@@ -268,9 +279,11 @@ def _fixed(owner: str, records: object, steps: object, epochs: object) -> _Fixed
             expected="given, or epochs, but not both",
             got="both or neither",
         )
+
     number = check.whole(owner, "records", records, least=1)
     if steps is None:
         return _Fixed(number, None, check.positive(owner, "epochs", epochs))
+
     return _Fixed(number, check.whole(owner, "steps", steps, least=1), 0.0)
 
 
@@ -287,10 +300,12 @@ def _batch(records: int, size: object) -> int:
 
 
 def _halvings(records: int) -> list[int]:
+    # From the full batch downwards; a small data set has fewer halves than rows, and each once.
     return sorted({max(1, records >> power) for power in range(_MOST_ROWS)})
 
 
 def _row(fixed: _Fixed, size: int, target: Target, adjacency: Adjacency) -> NoiseRow:
+    # The guarantee that comes back is the one at exactly this multiplier, not at the target.
     steps = fixed.steps_at(size)
     unknown = NoiseMultiplier(Poisson(size / fixed.records), steps)
     solution = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency)

@@ -34,6 +34,7 @@ class Unit:
         return self.name
 
 
+# After the class, whose instances they are; equal to any other unit of their name.
 Unit.EXAMPLE = Unit("example")
 Unit.USER = Unit("user")
 
@@ -70,6 +71,7 @@ class Numerics(Enum):
         >>> Numerics.EXACT.serves(Numerics.CERTIFIED), Numerics.IDEALISED.serves(Numerics.CERTIFIED)
         (True, False)
         """
+        # Members stand in the order of what they promise, the most first.
         levels = list(Numerics)
         return levels.index(self) <= levels.index(least)
 
@@ -161,6 +163,8 @@ class Guarantee:
         check.label(owner, "accountant", self.accountant)
         if not self.sampling:
             raise _wrong("sampling", "one phrase per policy used", "none")
+
+        # A text is a sequence of letters, and would become a tuple of them without a word.
         for name in ("sampling", "assumptions", "voided_by"):
             phrases = getattr(self, name)
             if isinstance(phrases, str):
@@ -173,11 +177,16 @@ class Guarantee:
         lower = check.real(owner, "lower", self.lower)
         upper = math.inf if self.upper == math.inf else check.real(owner, "upper", self.upper)
         delta = check.fraction(owner, "delta", self.delta, zero=True, one=True)
+
+        # A lower bound above the upper one means that one of the two analyses is wrong.
         if not 0.0 <= lower <= upper:
             raise _wrong("lower", f"in [0, upper={upper!r}]", repr(lower))
+
+        # Whoever reads `epsilon` and not the sentence must not find a number there.
         if self.voided_by and upper != math.inf:
             expected = "infinite where something voids the guarantee: there is no number then"
             raise _wrong("upper", expected, repr(upper))
+
         for name, value in (("lower", lower), ("upper", upper), ("delta", delta)):
             object.__setattr__(self, name, value)
 
@@ -187,6 +196,7 @@ class Guarantee:
                 expected = f"in [lower={lower!r}, upper={upper!r}]"
                 raise _wrong("estimate", expected, repr(estimate))
             object.__setattr__(self, "estimate", estimate)
+
         if self.delta_lower is not None:
             least = check.fraction(owner, "delta_lower", self.delta_lower, zero=True, one=True)
             if least > delta:
@@ -201,6 +211,8 @@ class Guarantee:
     def __str__(self) -> str:
         if self.voided_by:
             return f"NO GUARANTEE: voided by {', '.join(self.voided_by)}."
+
+        # Rounded away from each other: the sentence never claims more than the numbers do.
         upper, lower = upward(self.upper), downward(self.lower)
         lines = [
             (
@@ -208,6 +220,7 @@ class Guarantee:
                 f"{self.unit} under {self.adjacency.value} adjacency."
             )
         ]
+
         if self.basis:
             lines.append(f"What counts: {self.basis}.")
         if self.if_fixed is not None:
@@ -215,6 +228,7 @@ class Guarantee:
                 "If all runs had been fixed before the first release, epsilon would be at most "
                 f"{upward(self.if_fixed)}."
             )
+
         lines += [
             (
                 f"Accountant: {self.accountant}, epsilon at delta {self.delta!r} is at least "

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from discreet import _validate as check
-from discreet._digits import downward, upward
+from discreet._digits import counted, downward, upward
 from discreet.accounting import account, profile_of
 from discreet.accounting.meaning.tradeoff import Profile
 from discreet.auditing import Audit, Estimate, one_run, scaled, threshold
@@ -68,6 +68,8 @@ class Verdict:
         if self.claim.voided_by or math.isinf(self.claim.upper):
             return "NO CLAIM"
 
+        # Also by a bound that rests on an assumption: then one of the two is wrong, and both are
+        # named.
         return "FAIL" if self.best.lower > self.claim.upper else "PASS"
 
     @property
@@ -91,6 +93,7 @@ class Verdict:
         if self.outcome == "NO CLAIM" or not self.best.lower:
             return 0.0
 
+        # A claim of 0 is contradicted infinitely by whatever is above it.
         return self.best.lower / self.claim.upper if self.claim.upper else math.inf
 
     def __str__(self) -> str:
@@ -99,10 +102,9 @@ class Verdict:
         protected = f"for one {claim.unit} under {claim.adjacency.value} adjacency"
         claimed = "nothing" if claim.voided_by else f"{stated}, {protected}"
         bounds = "; ".join(map(_measured, self.estimates))
-        runs = (
-            f"{self.canaries:,} canaries in {self.trials:,} {'run' if self.trials == 1 else 'runs'}"
-        )
+        runs = f"{self.canaries:,} canaries in {counted(self.trials, 'run')}"
 
+        # Rounded down: the share of a claim that was reached is a lower bound, too.
         share = (
             f" The best of it is {math.floor(100.0 * min(self.reached, 1e6)):,} % of the claim."
             if self.reached
@@ -130,6 +132,8 @@ class Verdict:
         """Why the bound that assumes nothing may be 0 whatever was released: canaries may leak with
         probability delta each.
         """
+        # With n canaries, one of them may have leaked with probability n delta: where that alone
+        # exceeds the probability of an error, the guesses prove nothing.
         if self.lower or self.canaries * self.claim.delta <= 1.0 - self.confidence:
             return []
 
@@ -145,6 +149,7 @@ class Verdict:
         match self.outcome:
             case "PASS":
                 return "PASS: nothing that was measured contradicts the claim."
+
             case "NO CLAIM":
                 why = (
                     f"voided by {', '.join(self.claim.voided_by)}"
@@ -153,6 +158,7 @@ class Verdict:
                 )
 
                 return f"NO CLAIM: there is no guarantee that could be refuted ({why})."
+
             case "FAIL":
                 doubt = ", or the assumption does not hold" if self.best.assumes else ""
                 return (
@@ -205,7 +211,8 @@ def audit(
     snapshot, claim = _claimed(source, delta)
     _refuse_another(source, scores)
 
-    # Each estimate waits for its share of the confidence, which depends on how many are asked.
+    # `one_run` is asked always, so that there is a bound without assumption. Each estimate waits
+    # for its share of the confidence, which depends on how many are asked.
     asked: list[Callable[[float], Estimate]] = [
         lambda each: one_run(scores, delta=claim.delta, confidence=each)
     ]
@@ -297,6 +304,7 @@ def _refuse_another(source: Ledger | Plan, scores: Scores) -> None:
 
 
 def _contains(ledger: Ledger, head: str) -> bool:
+    # The head of a ledger that has grown since is the digest of one of its rows.
     try:
         ledger.verify(head)
     except LedgerCorrupt:
@@ -312,6 +320,7 @@ def _snapshot(source: Ledger | Plan) -> Snapshot:
     if isinstance(source, Plan):
         return source.snapshot()
 
+    # Verified first: an audit of a ledger that was edited would compare with anybody's claim.
     return check.instance(_OWNER, "source", source, Ledger).verify().snapshot()
 
 
@@ -333,26 +342,28 @@ def _as_attacked(snapshot: Snapshot) -> Snapshot:
 
 
 def _claimed(source: Ledger | Plan, delta: float | None) -> tuple[Snapshot, Guarantee]:
+    # Delta is that of the source as it stands, the claim that of what canaries tell apart.
     snapshot = _snapshot(source)
     attacked = _as_attacked(snapshot)
     return attacked, account(attacked, delta=_delta(source, snapshot, delta))
 
 
 def _delta(source: Ledger | Plan, snapshot: Snapshot, delta: float | None) -> float:
-    target = source.target if isinstance(source, Plan) else None
-    known = [
-        limit.delta
-        for limit in (target, snapshot.terms)
-        if limit is not None and limit.delta is not None
-    ]
+    # A plan has no terms and a ledger no target: each has one place where a delta may stand.
+    limit = source.target if isinstance(source, Plan) else snapshot.terms
+    if delta is None and limit is not None:
+        delta = limit.delta
 
-    if delta is None and not known:
-        expected = "given, where neither a plan with a target nor the ledger's budget names it"
+    if delta is None:
         raise ParameterError(
-            owner=_OWNER, name="delta", expected=expected, got="None", do="A claim needs a delta."
+            owner=_OWNER,
+            name="delta",
+            expected="given, where neither a plan with a target nor the ledger's budget names it",
+            got="None",
+            do="A claim needs a delta.",
         )
 
-    return check.fraction(_OWNER, "delta", known[0] if delta is None else delta)
+    return check.fraction(_OWNER, "delta", delta)
 
 
 def _chosen(snapshot: Snapshot) -> bool:
@@ -370,12 +381,13 @@ def _scaled_claim(
     times a factor.
     """
     if _chosen(snapshot):
-        expected = (
-            "False where steps were chosen from outputs: noise that is scaled would have led to "
-            "other steps"
+        raise ParameterError(
+            owner=_OWNER,
+            name="assume_scaled",
+            expected="False where steps were chosen from outputs: noise that is scaled would have "
+            "led to other steps",
+            got="True",
         )
-
-        raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got="True")
 
     steps = list(snapshot.counted())
     _times(steps, 1.0)  # refuses what has no noise to scale
@@ -401,8 +413,11 @@ def _times(steps: _Counted, factor: float) -> _Counted:
 
 def _noisier(query: Query, factor: float) -> Query:
     if query.sensitivity_and_noise is None:
-        expected = "False where a query has no noise that could be scaled"
-        got = type(query).__name__
-        raise ParameterError(owner=_OWNER, name="assume_scaled", expected=expected, got=got)
+        raise ParameterError(
+            owner=_OWNER,
+            name="assume_scaled",
+            expected="False where a query has no noise that could be scaled",
+            got=type(query).__name__,
+        )
 
     return query.with_noise_times(factor)

@@ -71,6 +71,8 @@ class Audit:
 
     def __post_init__(self) -> None:
         owner = "Audit"
+
+        # A bound whose assumption is not named would be read as one without.
         assumed_lower = self.assumed_lower
         if bool(self.assumes) != (assumed_lower is not None):
             raise ParameterError(
@@ -84,8 +86,12 @@ class Audit:
         if assumed_lower is not None:
             assumed_lower = check.not_negative(owner, "assumed_lower", assumed_lower)
 
+        # Between which data sets the attack told: without it a bound cannot be compared with a
+        # claim.
         check.member(owner, "unit", self.unit, (Unit,))
         check.instance(owner, "adjacency", self.adjacency, Adjacency)
+
+        # Stored as checked: equal numbers make equal records, whatever type they came in.
         for name, value in (
             ("method", check.label(owner, "method", self.method)),
             ("lower", check.not_negative(owner, "lower", self.lower)),
@@ -103,17 +109,19 @@ class Audit:
     @property
     def strongest(self) -> float:
         """The larger of the two bounds."""
+        # Epsilon is never below 0, so that 0 is what a missing bound says.
         return max(self.lower, self.assumed_lower or 0.0)
 
     def to_json(self) -> str:
         """Write the audit as JSON; `from_json` gives an equal one."""
+        # Fields go by their own names; those that are no numbers or texts are replaced.
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         texts = {"unit": self.unit.name, "adjacency": self.adjacency.value}
         return _strict_json.to_text({"schema": AUDIT_SCHEMA} | values | texts)
 
     @classmethod
     def from_json(cls, text: str) -> Audit:
-        """Read what `to_json` wrote.
+        """Read an audit from what `to_json` wrote.
 
         Raises:
             ParameterError: no JSON, another schema, a field too many or too few, a key twice, a
@@ -126,6 +134,8 @@ class Audit:
             names=[field.name for field in fields(cls)],
             writer="Audit.save or `discreet audit --output`",
         )
+
+        # What is left is checked by the constructor, as if it had been typed in.
         table["unit"] = Unit(table["unit"])
         table["adjacency"] = _strict_json.member_named(
             "Audit", "adjacency", Adjacency, table["adjacency"]

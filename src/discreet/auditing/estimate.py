@@ -35,6 +35,7 @@ class Estimate:
     assumes: str = ""
 
     def __post_init__(self) -> None:
+        # Stored as checked, so that an estimate holds Python's own numbers.
         owner = "Estimate"
         for name, value in (
             ("method", check.label(owner, "method", self.method)),
@@ -46,7 +47,9 @@ class Estimate:
             object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
+        # All digits: it is for whoever computes on, and reports round it down.
         bound = f"epsilon is at least {self.lower!r} at delta {self.delta!r}"
         method = f"({self.method}, confidence {self.confidence!r})"
+        # Last, and never left out: a bound is worth what it assumes.
         condition = f", if {self.assumes}" if self.assumes else ""
         return f"{bound} {method}{condition}"

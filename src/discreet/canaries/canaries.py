@@ -54,6 +54,9 @@ class Canaries(SingleUse, copied=_COPIED):
     ) -> None:
         super().__init__()
         self._places = _checked_places(places)
+
+        # Exactly fair, from a purpose of their own: samples and noise of the same source know
+        # nothing of the coins.
         self._inside = np.zeros(self._places.size, bool)
         bits = source_or_fresh("Canaries", source).stream(Purpose.CANARY, step=0)
         self._inside[bernoulli(bits, 0.5, 0, self._places.size)] = True
@@ -77,11 +80,13 @@ class Canaries(SingleUse, copied=_COPIED):
 
         Sensitive, as the sample is.
         """
+        # Places are sorted: a record is a canary if the place where it would stand holds it.
         nearest = np.searchsorted(self._places, indices).clip(max=len(self) - 1)
         return np.where(self._places[nearest] == indices, nearest, -1)
 
     def absent(self, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
         """For records of a sample: whether each is a canary that is out. Sensitive."""
+        # The number -1 looks up the last coin, and is thrown away by the comparison.
         numbers = self.numbers(indices)
         return np.asarray((numbers >= 0) & ~self._inside[numbers])
 
@@ -94,12 +99,21 @@ def _checked_places(places: ArrayLike) -> NDArray[np.int64]:
     array = array_of(places)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
         raise _wrong_places(array)
+
+    # As Python's whole numbers: in NumPy an unsigned one could turn negative in the comparison.
     if not 0 <= int(array.min()) <= int(array.max()) < 2**63:
         raise _wrong_places(array)
+
+    # A record that is listed twice would have two coins.
     different = np.unique(array.astype(np.int64))
     if different.size < array.size:
-        got = f"{array.size} places, {different.size} of them different"
-        raise ParameterError(owner="Canaries", name="places", expected="each place once", got=got)
+        raise ParameterError(
+            owner="Canaries",
+            name="places",
+            expected="each place once",
+            got=f"{array.size} places, {different.size} of them different",
+        )
+
     return different
 
 

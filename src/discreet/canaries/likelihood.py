@@ -54,20 +54,23 @@ class Likelihood:
         self._adjacency = adjacency
         self._total = np.zeros(canaries)
         self._batches = policy.batches_per_step
-        self._step: list[
-            NDArray[np.float64]
-        ] = []  # log ratios of the batches of a step that is not over
+
+        # Log ratios of the batches of a step that is not over.
+        self._step: list[NDArray[np.float64]] = []
 
     def observe(self, groups: list[tuple[NDArray[np.float64], float]]) -> None:
         """Take in one batch: for each group, x of every canary and the noise multiplier z. Released
         values only.
         """
+        # One row for each record that may stand in the canary's place: the canary, and under
+        # replace-one its opposite.
         signs = (1.0, -1.0) if self._adjacency is Adjacency.REPLACE_ONE else (1.0,)
         ratios = np.zeros((len(signs), self._canaries))
         for x, z in groups:
-            for row, sign in enumerate(signs):
-                ratios[row] += (sign * x - 0.5) / z**2
+            ratios += (np.multiply.outer(signs, x) - 0.5) / z**2
         self._step.append(ratios)
+
+        # Both ratios are against an empty place: that of one against the other is the difference.
         if len(self._step) == self._batches:
             drawn = self._averaged(np.stack(self._step))
             self._total += drawn[0] - drawn[1] if len(signs) == 2 else drawn[0]
@@ -77,6 +80,7 @@ class Likelihood:
         """Over the draw; axes: batches of the step, signs, canaries."""
         if self._batches == 1:
             return _mixed(ratios[0], self._policy.inclusion_probability)
+
         # A whole epoch: the canary is in one of the batches, each as likely as the others.
         averaged: NDArray[np.float64] = np.logaddexp.reduce(ratios, axis=0)
         return averaged - math.log(self._batches)
@@ -87,8 +91,11 @@ class Likelihood:
 
 
 def _mixed(ratios: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
+    # log((1 - q) + q e^l), without an exponential that overflows; at q = 1 the first term is
+    # log 0.
     if probability >= 1.0:
         return ratios
+
     mixed: NDArray[np.float64] = np.logaddexp(
         math.log1p(-probability), math.log(probability) + ratios
     )

@@ -20,9 +20,12 @@ from discreet.randomness.draws import below
 
 __all__ = ["mislabelled", "out_of_distribution"]
 
-_LABELS, _INPUTS = 1, 2  # lanes of the purpose CANARY; its lane 0 has the coins
+# Lanes of the purpose CANARY; its lane 0 has the coins.
+_LABELS, _INPUTS = 1, 2
 _LARGEST = float(np.finfo(np.float32).max)
-_BITS = np.uint64(24)  # of an input: as many as float32 holds
+
+# Random bits of an input: as many as float32 holds.
+_BITS = np.uint64(24)
 
 
 def mislabelled(
@@ -41,6 +44,7 @@ def mislabelled(
     """
     owner = "mislabelled"
     number = check.whole(owner, "classes", classes, least=2)
+
     right = array_of(labels)
     expected = f"whole numbers from 0 to {number - 1}, one for each record, at least one"
     if right.ndim != 1 or right.dtype.kind not in "iu" or not right.size:
@@ -90,6 +94,8 @@ def out_of_distribution(
     check.instance(owner, "shape", shape, tuple)
     sizes = [check.whole(owner, "shape", size, least=1) for size in shape]
     bottom, top = check.real(owner, "low", low), check.real(owner, "high", high)
+
+    # Inputs are float32, as models take them: bounds beyond it would become infinite.
     if not bottom < top:
         expected = f"above low={bottom!r}"
         raise ParameterError(owner=owner, name="high", expected=expected, got=repr(top))
@@ -97,9 +103,12 @@ def out_of_distribution(
         expected = f"with low, numbers of float32, at most {_LARGEST:.4g}"
         raise ParameterError(owner=owner, name="high", expected=expected, got=repr(top))
 
+    # The upper bits of each word are a whole number below 2^24, and the share an exact float.
     bits = source_or_fresh(owner, source)
     words = bits.stream(Purpose.CANARY, step=0, lane=_INPUTS).words(number * math.prod(sizes))
     shares = (words >> (np.uint64(64) - _BITS)).astype(np.float64) / 2.0 ** int(_BITS)
     inputs = bottom + (top - bottom) * shares
+
+    # From a lane of their own: no bit is read for two purposes.
     labels = below(bits.stream(Purpose.CANARY, step=0, lane=_LABELS), kinds, number)
     return inputs.astype(np.float32).reshape(number, *sizes), labels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ __all__ = ["SCORES_SCHEMA", "Scores", "array_of"]
 SCORES_SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
-_KINDS = {"b": "booleans", "iu": "whole numbers", "iuf": "numbers"}  # by the codes of NumPy
+# What an array may hold, by the codes of NumPy, for error messages.
+_KINDS = {"b": "booleans", "iu": "whole numbers", "iuf": "numbers"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +63,8 @@ class Scores:
         attack: str = "scores",
         heads: Sequence[str] = (),
     ) -> None:
-        with np.errstate(over="ignore"):  # what float64 cannot hold is refused below
+        # What float64 cannot hold is refused below.
+        with np.errstate(over="ignore"):
             numbers = _array("values", values, "iuf").astype(np.float64)
         if not np.isfinite(numbers).all():
             raise _wrong("values", "finite numbers", "numbers that are not")
@@ -108,16 +111,20 @@ class Scores:
         for part in parts:
             runs.append(first + np.unique(part.trials, return_inverse=True)[1])
             first += part.runs
+
+        # Each ledger is named once, in the order in which they came.
+        heads = chain.from_iterable(part.heads for part in parts)
         return cls(
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.inside for part in parts]),
             trials=np.concatenate(runs),
             attack=parts[0].attack,
-            heads=tuple(dict.fromkeys(head for part in parts for head in part.heads)),
+            heads=tuple(dict.fromkeys(heads)),
         )
 
     def to_json(self) -> str:
         """Write the scores as JSON on one line; `from_json` gives equal ones."""
+        # On one line: there may be millions of values, and nobody reads them.
         table = {
             "schema": SCORES_SCHEMA,
             "attack": self.attack,
@@ -130,7 +137,7 @@ class Scores:
 
     @classmethod
     def from_json(cls, text: str) -> Scores:
-        """Read what `to_json` wrote.
+        """Read scores from what `to_json` wrote.
 
         Raises:
             ParameterError: no JSON, another schema, a field too many or too few, a key twice,
@@ -173,10 +180,12 @@ def _array(name: str, values: ArrayLike, kinds: str) -> NDArray[Any]:
     if array.ndim != 1 or not array.size or array.dtype.kind not in kinds:
         expected = f"{_KINDS[kinds]}, one for each canary, at least one"
         raise _wrong(name, expected, f"{array.dtype}, shape {array.shape}")
+
     return array
 
 
 def _runs(trials: ArrayLike) -> NDArray[np.int64]:
+    # An unsigned number beyond int64 would turn negative, and perhaps into another run's.
     numbers = _array("trials", trials, "iu")
     if int(numbers.max()) >= 2**63:
         raise _wrong("trials", "whole numbers below 2^63", "a larger one")
@@ -186,6 +195,7 @@ def _runs(trials: ArrayLike) -> NDArray[np.int64]:
 def _heads(heads: object) -> tuple[str, ...]:
     if not isinstance(heads, tuple | list):
         raise _wrong("heads", "digests that ledger.head() gives", repr(heads)[:80])
+
     return tuple(check.digest("Scores", "heads", head) for head in heads)
 
 

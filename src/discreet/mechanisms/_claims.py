@@ -14,12 +14,15 @@ __all__ = ["checked_leaves", "claim_leaves"]
 
 def checked_leaves(owner: str, leaves: Mapping[str, int]) -> dict[str, int]:
     """Names and dimensions of the vectors of a record; at least one."""
-    if not isinstance(leaves, Mapping) or not leaves:
-        expected = "a mapping from the name of each leaf to its dimension, not empty"
-        raise ParameterError(
-            owner=f"{owner}.bind", name="leaves", expected=expected, got=f"{leaves!r:.80}"
-        )
     where = f"{owner}.bind"
+    if not isinstance(leaves, Mapping) or not leaves:
+        raise ParameterError(
+            owner=where,
+            name="leaves",
+            expected="a mapping from the name of each leaf to its dimension, not empty",
+            got=f"{leaves!r:.80}",
+        )
+
     return {
         label(where, "leaves", leaf): check.whole(where, f"leaves[{leaf!r}]", size, least=1)
         for leaf, size in leaves.items()
@@ -42,11 +45,15 @@ def claim_leaves(
     orphans = []
     for leaf in leaves:
         for pattern, names in claimed.items():
+            # The first one has it, and no other: a leaf in two groups would be released twice.
             if fnmatchcase(leaf, pattern):
                 names.append(leaf)
                 break
         else:
             orphans.append(leaf)
+
+    # A pattern that claims nothing is a misspelt name more often than not, and its noise would be
+    # missing where it was meant to be.
     idle = [pattern for pattern, names in claimed.items() if not names]
     if orphans or idle:
         raise ParameterError(
@@ -60,4 +67,5 @@ def claim_leaves(
             f"leaves {list(leaves)}, patterns {list(claimed)}",
             do="Add a pattern for the former, remove or reorder the latter.",
         )
+
     return {pattern: tuple(names) for pattern, names in claimed.items()}

@@ -23,6 +23,8 @@ class Frozen(Mapping[str, _V]):
     pairs: tuple[tuple[str, _V], ...]
 
     def __getitem__(self, key: str) -> _V:
+        # A search through the pairs: with a dictionary beside them there would be two copies of
+        # each fact, and the value could not be hashed.
         for name, value in self.pairs:
             if name == key:
                 return value
@@ -43,10 +45,13 @@ def frozen(owner: str, name: str, mapping: Mapping[str, _V]) -> Frozen[_V]:
     pair.
     """
     if not isinstance(mapping, Mapping) or not mapping:
-        got = f"{type(mapping).__name__}, {mapping!r:.80}"
         raise ParameterError(
-            owner=owner, name=name, expected="a mapping with at least one entry", got=got
+            owner=owner,
+            name=name,
+            expected="a mapping with at least one entry",
+            got=f"{type(mapping).__name__}, {mapping!r:.80}",
         )
+
     return Frozen(
         tuple((check.label(owner, f"key of {name}", key), value) for key, value in mapping.items())
     )

@@ -19,7 +19,8 @@ from discreet.mechanisms.mechanism import Mechanism
 
 __all__ = ["AdaptiveClip"]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 _HALF = 0.5
 
 
@@ -85,6 +86,8 @@ class AdaptiveClip(Mechanism):
             self, "count_noise_std", check.positive(owner, "count_noise_std", self.count_noise_std)
         )
         _set(self, "learning_rate", check.positive(owner, "learning_rate", self.learning_rate))
+
+        # In fractions: at the edge, a rounded comparison would let a division by zero through.
         if 2 * Fraction(self.count_noise_std) <= Fraction(self.mechanism.noise_multiplier):
             raise ParameterError(
                 owner=owner,
@@ -107,6 +110,9 @@ class AdaptiveClip(Mechanism):
         sizes = checked_leaves("AdaptiveClip", leaves)
         start = self.mechanism.clip_norm
         below = f"{check.label('AdaptiveClip.bind', 'name', name)}/below"
+
+        # The threshold is the scale, and the clip norm 1 in its unit: so the query stays the same
+        # when the threshold moves.
         vectors = Group(
             name=name,
             leaves=tuple(sizes),
@@ -114,6 +120,8 @@ class AdaptiveClip(Mechanism):
             clip_norm=1.0,
             noise_std=self._vector_noise(),
         )
+
+        # A group like any other, noised and charged: what is seen of the norms is not free (P24).
         bits = Group(
             name=below,
             leaves=(below,),
@@ -121,6 +129,7 @@ class AdaptiveClip(Mechanism):
             clip_norm=_HALF,
             noise_std=self.count_noise_std,
         )
+
         threshold = Threshold(
             group=name,
             observed=below,
@@ -142,6 +151,7 @@ class AdaptiveClip(Mechanism):
 
     def _vector_noise(self) -> float:
         """The noise z_v on vectors, rounded up."""
+        # 1/z_v^2 = 1/z^2 - (1/2 / count_noise_std)^2, exactly until the last root.
         total = 1 / Fraction(self.mechanism.noise_multiplier) ** 2
         bits = (Fraction(_HALF) / Fraction(self.count_noise_std)) ** 2
         return root_above(1 / (total - bits))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -23,7 +25,8 @@ State: TypeAlias = Mapping[str, float]
 """What changes from step to step: public numbers by group name, functions of released values only.
 """
 
-_WIDEST = 2.0**30  # a threshold stays within this factor of its start
+# A threshold stays within this factor of its start.
+_WIDEST = 2.0**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,9 @@ class Threshold:
         # The geometric update of [Andrew2021], held where its exponential is finite.
         exponent = -self.learning_rate * (released_fraction - self.quantile)
         moved = threshold * math.exp(min(max(exponent, -60.0), 60.0))
+
+        # Noise alone may drive it for thousands of steps, and a group refuses scales at the ends of
+        # the range of float32.
         return min(max(moved, self.start / _WIDEST), self.start * _WIDEST)
 
 
@@ -96,26 +102,31 @@ class Bound:
     thresholds: tuple[Threshold, ...] = ()
 
     def __post_init__(self) -> None:
+        # A leaf in two groups would be released twice and charged as if it were two vectors; the
+        # folding of groups into one query rests on it (docs/proofs/mechanisms.md, section 4).
+        leaves = list(chain.from_iterable(group.leaves for group in self.start))
         _distinct("group", [group.name for group in self.start])
-        _distinct("leaf", [leaf for group in self.start for leaf in group.leaves])
+        _distinct("leaf", leaves)
         _distinct("leaf", list(self.dimensions))
-        if {leaf for group in self.start for leaf in group.leaves} != set(self.dimensions):
-            got = f"{sorted(self.dimensions)} for {[group.leaves for group in self.start]}"
+
+        if set(leaves) != set(self.dimensions):
             raise ParameterError(
                 owner="Bound",
                 name="dimensions",
                 expected="one for each leaf of the groups",
-                got=got,
+                got=f"{sorted(self.dimensions)} for {[group.leaves for group in self.start]}",
             )
 
     @classmethod
     def merged(cls, bounds: Iterable[Bound]) -> Bound:
         """Several mechanisms on the same sample."""
+        # That no two of them take the same leaf, or the same name, is checked by the constructor.
         parts = tuple(bounds)
+        pairs = chain.from_iterable(part.dimensions.pairs for part in parts)
         return cls(
-            dimensions=Frozen(tuple(pair for part in parts for pair in part.dimensions.pairs)),
-            start=tuple(group for part in parts for group in part.start),
-            thresholds=tuple(threshold for part in parts for threshold in part.thresholds),
+            dimensions=Frozen(tuple(pairs)),
+            start=tuple(chain.from_iterable(part.start for part in parts)),
+            thresholds=tuple(chain.from_iterable(part.thresholds for part in parts)),
         )
 
     @property
@@ -140,11 +151,13 @@ class Bound:
         """Whether every group and every threshold is exactly of this library's class, and every
         threshold moves a group that is there.
         """
+        # By type, not by isinstance: a subclass may override what the proof is about. Types come
+        # first, as another class need not have the names that are compared last.
         names = {group.name for group in self.start}
         return (
-            all(type(group) is Group for group in self.start)
-            and all(type(threshold) is Threshold for threshold in self.thresholds)
-            and all(threshold.group in names for threshold in self.thresholds)
+            set(map(type, self.start)) <= {Group}
+            and set(map(type, self.thresholds)) <= {Threshold}
+            and {threshold.group for threshold in self.thresholds} <= names
         )
 
     @property
@@ -169,6 +182,9 @@ class Bound:
         now = self._checked(state)
         if not now:
             return self.start
+
+        # Only scales move. Clip norm and noise in the scaled unit stay, and with them the event of
+        # every step (docs/proofs/mechanisms.md, section 5).
         return tuple(
             replace(group, scales=(now[group.name],) * len(group.leaves))
             if group.name in now
@@ -191,18 +207,22 @@ class Bound:
         bits: dict[str, Array] = {}
         if not self.thresholds:
             return bits
+
         by_name = {group.name: group for group in self.groups(state)}
         for threshold in self.thresholds:
             if threshold.group not in squared_norms:
-                expected, got = (
-                    f"squared norms of group {threshold.group!r}",
-                    f"groups {sorted(squared_norms)}",
-                )
                 raise ParameterError(
-                    owner="Bound.observations", name="squared_norms", expected=expected, got=got
+                    owner="Bound.observations",
+                    name="squared_norms",
+                    expected=f"squared norms of group {threshold.group!r}",
+                    got=f"groups {sorted(squared_norms)}",
                 )
+
+            # The same ratio that clips. Centred, because a bit of 0 or 1 would have twice the
+            # sensitivity that is charged (P24); zero where the record contributes no vector.
             ratio, valid = by_name[threshold.group].ratios(squared_norms[threshold.group])
             bits[threshold.observed] = ((ratio <= 1.0) * 1.0 - 0.5) * valid
+
         return bits
 
     def update(
@@ -219,21 +239,26 @@ class Bound:
         """
         now = self._checked(state)
         by_name = {group.name: group for group in self.start}
+
         moved = dict(now)
         for threshold in self.thresholds:
+            # The half undoes the centring of the bits. With few records, or much noise, the
+            # fraction may lie outside of [0, 1]; the threshold then moves by more, and no harm.
             total = _number(released, threshold.observed)
             fraction = total / by_name[threshold.group].divisor(expected_batch_size) + 0.5
             moved[threshold.group] = threshold.moved(now[threshold.group], fraction)
+
         return Frozen(tuple(moved.items()))
 
     def explain(self) -> tuple[LeafRow, ...]:
         """One row for each leaf, in the order of the groups."""
-        costs = {group.name: _cost(group) for group in self.start}
-        unbounded = sum(cost is None for cost in costs.values())
-        total = sum((cost for cost in costs.values() if cost is not None), Fraction(0))
+        # Exact fractions, so that shares that should be equal are shown as equal.
+        total = sum((query.gaussian_cost for query in self.queries), Fraction(0))
+        unbounded = len(self.open_groups)
+
         rows = []
         for group in self.groups(self.initial_state):
-            share = _share(costs[group.name], total, unbounded)
+            share = _share(group, total, unbounded)
             multiplier = folded_noise_multiplier([group.query]) if group.private else 0.0
             rows += [
                 LeafRow(
@@ -248,11 +273,11 @@ class Bound:
                 )
                 for leaf, scale in zip(group.leaves, group.scales, strict=True)
             ]
+
         return tuple(rows)
 
     def _checked(self, state: State) -> dict[str, float]:
-        if not state and not self.thresholds:
-            return {}
+        # A state comes back from checkpoints: one of another plan must not set thresholds here.
         names = [threshold.group for threshold in self.thresholds]
         if sorted(state) != sorted(names):
             raise ParameterError(
@@ -261,6 +286,7 @@ class Bound:
                 expected=f"thresholds for {names}",
                 got=f"{sorted(state)}",
             )
+
         return {name: check.positive("Bound", f"state[{name!r}]", state[name]) for name in names}
 
 
@@ -288,6 +314,8 @@ def checked_bound(owner: str, bound: object, leaves: Mapping[str, int]) -> Bound
                 "discreet/mechanisms/group.py, with its proof."
             ),
         )
+
+    # Bits of adaptive clipping are leaves of the bound that no record brings.
     brought = {leaf: size for leaf, size in bound.dimensions.items() if leaf not in bound.observed}
     if brought != dict(leaves):
         raise ParameterError(
@@ -296,19 +324,17 @@ def checked_bound(owner: str, bound: object, leaves: Mapping[str, int]) -> Bound
             expected=f"one that takes every leaf, {sorted(leaves)}, with its dimension",
             got=f"groups for {sorted(brought)}",
         )
+
     return bound
 
 
-def _cost(group: Group) -> Fraction | None:
-    """The term (S/noise_std)^2 of Eq. 1; None without noise."""
-    return group.query.gaussian_cost if group.private else None
-
-
-def _share(cost: Fraction | None, total: Fraction, unbounded: int) -> float:
+def _share(group: Group, total: Fraction, unbounded: int) -> float:
     """What a group costs of the total; groups without noise cost everything."""
-    if cost is None:
+    if not group.private:
         return 1.0 / unbounded
-    return 0.0 if unbounded else float(cost / total)
+
+    # Its term (S/noise_std)^2 of Eq. 1; beside a group without noise nothing else counts.
+    return 0.0 if unbounded else float(group.query.gaussian_cost / total)
 
 
 def _number(released: Mapping[str, Array], leaf: str) -> float:
@@ -320,20 +346,20 @@ def _number(released: Mapping[str, Array], leaf: str) -> float:
             expected=f"a value for {leaf!r}",
             got=f"{sorted(released)}",
         )
+
+    # One number in whatever shape: engines release arrays, some of them without axes.
     values = np.asarray(released[leaf], np.float64).reshape(-1)
     if values.size != 1:
         raise ParameterError(
             owner=owner, name=f"released[{leaf!r}]", expected="one number", got=f"{values.size}"
         )
+
     return check.real(owner, f"released[{leaf!r}]", float(values[0]))
 
 
 def _distinct(kind: str, names: list[str]) -> None:
-    twice = (
-        sorted({name for name in names if names.count(name) > 1})
-        if len(set(names)) < len(names)
-        else []
-    )
+    # Counted in one pass: a large model has thousands of leaves.
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ParameterError(
             owner="Bound", name=kind, expected="names that differ", got=f"{twice} more than once"

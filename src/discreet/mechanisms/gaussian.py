@@ -19,7 +19,8 @@ from discreet.mechanisms.mechanism import Mechanism
 
 __all__ = ["Gaussian", "Joint", "Normalised", "NotPrivate"]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +132,19 @@ class Joint(Mechanism):
         """One group of all leaves, each at the scale of the first pattern that matches it."""
         sizes = checked_leaves("Joint", leaves)
         claimed = claim_leaves("Joint", "scales", self.scales, sizes)
+
+        # A record whose k leaves are as long as their scales has the norm sqrt(k): with a larger
+        # clip norm it would not be clipped, and the scales would say nothing.
         if self.clip_norm > math.sqrt(len(sizes)):
-            expected = f"at most the root of the number of leaves, {math.sqrt(len(sizes))!r}"
-            do = "It is in the unit of the scaled vectors: enlarge the scales instead."
             raise ParameterError(
-                owner="Joint", name="clip_norm", expected=expected, got=repr(self.clip_norm), do=do
+                owner="Joint",
+                name="clip_norm",
+                expected=f"at most the root of the number of leaves, {math.sqrt(len(sizes))!r}",
+                got=repr(self.clip_norm),
+                do="It is in the unit of the scaled vectors: enlarge the scales instead.",
             )
+
+        # Back in the order of the leaves, which is the order of a group's scales.
         scale_of = {
             leaf: self.scales[pattern] for pattern, names in claimed.items() for leaf in names
         }
@@ -253,6 +261,7 @@ class NotPrivate(Mechanism):
 
 
 def _store_numbers(mechanism: Gaussian | Joint | Normalised) -> None:
+    # Stored as float64, so that a NumPy float32 gives the same event as the number it stands for.
     owner = type(mechanism).__name__
     _set(mechanism, "clip_norm", check.positive(owner, "clip_norm", mechanism.clip_norm))
     multiplier = check.positive(owner, "noise_multiplier", mechanism.noise_multiplier)
@@ -262,6 +271,7 @@ def _store_numbers(mechanism: Gaussian | Joint | Normalised) -> None:
 
 def _noise_std(mechanism: Gaussian | Joint | Normalised) -> float:
     """The smallest float64 that is at least the product of clip norm and multiplier."""
+    # Rounded up: the multiplier of the event is then never below the one that was asked for.
     exact = Fraction(mechanism.clip_norm) * Fraction(mechanism.noise_multiplier)
     return root_above(exact**2)
 

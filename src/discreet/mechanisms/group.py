@@ -30,13 +30,16 @@ __all__ = ["Array", "Clipping", "Group"]
 Array: TypeAlias = Any
 """An array of NumPy or torch (or anything with their operators): float32 or float64."""
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 # By bytes of one number: unit roundoff, least and most scale * clip_norm. The least is such that a
 # square that underflows, or is flushed to zero, is below the roundoff when divided by (scale *
 # clip_norm)^2.
 _RANGES = {4: (2.0**-24, 2.0**-48, 2.0**120), 8: (2.0**-53, 2.0**-480, 2.0**1000)}
-_NO_RANGE = (math.nan, math.nan, math.nan)  # nothing compares
+
+# Of any other format: every comparison with it is false, so that all of them are refused.
+_NO_RANGE = (math.nan, math.nan, math.nan)
 # Besides two per leaf; docs/proofs/mechanisms.md, section 1, counts 8.5 and one per leaf.
 _ROUNDINGS = 16
 # Relative to the clip norm and to 1: far above what squares of float32 lose by underflow.
@@ -84,38 +87,44 @@ class Group:
 
     def __post_init__(self) -> None:
         if not self.leaves or len(self.scales) != len(self.leaves):
-            got = f"{len(self.leaves)} leaves, {len(self.scales)} scales"
             raise ParameterError(
-                owner="Group", name="scales", expected="one for each leaf, at least one", got=got
+                owner="Group",
+                name="scales",
+                expected="one for each leaf, at least one",
+                got=f"{len(self.leaves)} leaves, {len(self.scales)} scales",
             )
+
         # Stored as checked: with numbers of float32, engines would compute in float32.
         _set(self, "name", check.label("Group", "name", self.name))
         _set(self, "leaves", tuple(self.leaves))
         _set(self, "scales", tuple(check.positive("Group", "scales", s) for s in self.scales))
         if self.slots is not None:
             _set(self, "slots", check.whole("Group", "slots", self.slots, least=1))
+
+        # Numbers of a group without clipping must say that there are none: a finite clip norm that
+        # nobody applies could be read as a bound.
         if self.clipping is not Clipping.NONE:
             _set(self, "clip_norm", check.positive("Group", "clip_norm", self.clip_norm))
             _set(self, "noise_std", check.positive("Group", "noise_std", self.noise_std))
         elif (self.clip_norm, self.noise_std) != (math.inf, 0.0):
-            got = f"{self.clip_norm!r} and {self.noise_std!r}"
             raise ParameterError(
                 owner="Group",
                 name="clip_norm",
                 expected="infinite, noise_std 0, without clipping",
-                got=got,
+                got=f"{self.clip_norm!r} and {self.noise_std!r}",
             )
 
+        # It has to cover what underflow hides of a norm (docs/proofs/mechanisms.md, section 1).
         least = _LEAST_STABILITY * max(self.clip_norm, 1.0 / min(self.scales))
         if self.clipping is Clipping.NORMALISE and not least <= check.positive(
             "Group", "stability", self.stability
         ):
-            expected = (
-                "at least 2^-40 of the clip norm, and 2^-40 in the unit of the vectors: "
-                f"{least:.3g}"
-            )
             raise ParameterError(
-                owner="Group", name="stability", expected=expected, got=repr(self.stability)
+                owner="Group",
+                name="stability",
+                expected="at least 2^-40 of the clip norm, and 2^-40 in the unit of the vectors: "
+                f"{least:.3g}",
+                got=repr(self.stability),
             )
 
     @property
@@ -128,6 +137,8 @@ class Group:
         """Largest change of the scaled sum when one record is added, removed or zeroed out; twice
         the bound for slots.
         """
+        # A record may turn the clipped average of its slot around (docs/proofs/mechanisms.md,
+        # section 6).
         return self.clip_norm if self.slots is None else 2.0 * self.clip_norm
 
     @property
@@ -136,15 +147,11 @@ class Group:
         error.
         """
         if not self.private:
-            expected, got = (
-                "a group that is clipped and noised",
-                f"{self.name!r} with clipping none",
-            )
             raise ParameterError(
                 owner="Group",
                 name="query",
-                expected=expected,
-                got=got,
+                expected="a group that is clipped and noised",
+                got=f"{self.name!r} with clipping none",
                 do="Mark the run unsafe_no_privacy.",
             )
         return GaussianSum(self.name, self.sensitivity, self.noise_std)
@@ -180,12 +187,17 @@ class Group:
         """
         with np.errstate(all="ignore"):  # infinities are meant; torch has no such state
             ratio, valid = self.ratios(squared_norms)
+
+            # Arithmetic on the norms in the place of a constant: weights are then an array of their
+            # kind, in their format and on their device.
             if self.clipping is Clipping.NONE:
                 weights = squared_norms[:, 0] * 0.0 + 1.0
             elif self.clipping is Clipping.NORMALISE:
                 weights = 1.0 / (ratio + self.stability / self.clip_norm)
             else:
                 weights = 1.0 / ratio.clip(min=1.0)
+
+            # Last, whatever came out for it above (P13).
             weights[~valid] = 0.0
             return weights
 
@@ -194,16 +206,24 @@ class Group:
         clipping: zeros.
         """
         self._check_shape(squared_norms)
+
+        # Comparisons are false for NaN, so that it needs no test of its own.
         valid = ((squared_norms >= 0.0) & (squared_norms < math.inf)).all(-1)
+
+        # Leaves of one scale are summed before they are divided: mostly all of them.
         columns: dict[float, list[int]] = {}
         for column, scale in enumerate(self.scales):
             columns.setdefault(scale, []).append(column)
+
         with np.errstate(all="ignore"):
             square: Array = 0.0
             for scale, numbers in columns.items():
                 bound = scale * self.clip_norm
                 alike = squared_norms if len(columns) == 1 else squared_norms[:, numbers]
-                # Divided twice: the square of the bound may under- or overflow.
+
+                # Divided twice: the square of the bound may under- or overflow. Summed by a tree
+                # whose order depends on the number of leaves only: otherwise the bits of one
+                # record's weight could depend on how many records there are.
                 square = tree_sums(alike + 0.0) / bound / bound + square
             return square**0.5 * (1.0 + self._margin(square.dtype.itemsize)), valid
 
@@ -220,6 +240,9 @@ class Group:
         """More than all roundings of `ratios` and `weights` together, relative."""
         unit_roundoff, smallest, largest = _RANGES.get(width, _NO_RANGE)
         bounds = [scale * self.clip_norm for scale in self.scales] if self.private else [1.0]
+
+        # Each of these is a premise of the claim: underflow below the roundoff, no overflow of a
+        # bound, and so few leaves that products of errors do not count.
         in_range = smallest <= min(bounds) and max(bounds) <= largest
         if not (in_range and len(self.leaves) * unit_roundoff < 0.1):
             raise NumericsError(
@@ -233,4 +256,5 @@ class Group:
                 ),
                 do="Measure norms in float32 or float64; check the units of clip_norm and scales.",
             )
+
         return (2 * len(self.leaves) + _ROUNDINGS) * unit_roundoff

@@ -55,12 +55,18 @@ class Groups(Mechanism):
 
     def __post_init__(self) -> None:
         fixed: Frozen[Mechanism] = frozen("Groups", "mechanisms", self.mechanisms)
+
+        # Groups inside of groups do not fit: a leaf would be claimed by two patterns.
         for pattern, mechanism in fixed.pairs:
             name = f"mechanisms[{pattern!r}]"
             if not checked_mechanism("Groups", name, mechanism).fits_groups:
-                expected = "a mechanism that may be one of several"
-                got = type(mechanism).__name__
-                raise ParameterError(owner="Groups", name=name, expected=expected, got=got)
+                raise ParameterError(
+                    owner="Groups",
+                    name=name,
+                    expected="a mechanism that may be one of several",
+                    got=type(mechanism).__name__,
+                )
+
         object.__setattr__(self, "mechanisms", fixed)
 
     def bind(self, leaves: Mapping[str, int], name: str = "") -> Bound:
@@ -72,6 +78,9 @@ class Groups(Mechanism):
         """
         sizes = checked_leaves("Groups", leaves)
         claimed = claim_leaves("Groups", "mechanisms", self.mechanisms, sizes)
+
+        # The pattern is the group's name in the ledger: it says which leaves were meant, and does
+        # not change with the model.
         return Bound.merged(
             self.mechanisms[pattern].bind(
                 {leaf: sizes[leaf] for leaf in names}, _under(name, pattern)
@@ -116,8 +125,11 @@ class Groups(Mechanism):
         Gaussian(clip_norm=0.1, noise_multiplier=2.0)
         """
         patterns = [pattern for pattern in self.mechanisms if pattern.startswith(_GRADIENTS)]
+
+        # With several groups of gradients one number does not say how to share it out: refused.
         if len(patterns) != 1:
-            return Mechanism.with_clip_norm(self, clip_norm)  # refuses
+            return Mechanism.with_clip_norm(self, clip_norm)
+
         changed = self.mechanisms[patterns[0]].with_clip_norm(clip_norm)
         return Groups(dict(self.mechanisms) | {patterns[0]: changed})
 

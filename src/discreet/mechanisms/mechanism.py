@@ -134,9 +134,12 @@ def checked_mechanism(owner: str, name: str, mechanism: object) -> Mechanism:
         name: of the parameter, for the error.
         mechanism: what was passed in.
     """
+    # Of the class itself, not inherited: a class that derives from a frozen dataclass without the
+    # decorator may have fields that change.
     parameters = type(mechanism).__dict__.get("__dataclass_params__")
     if isinstance(mechanism, Mechanism) and parameters is not None and parameters.frozen:
         return mechanism
+
     raise ParameterError(
         owner=owner,
         name=name,

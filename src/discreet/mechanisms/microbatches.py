@@ -73,6 +73,8 @@ class Microbatches(Mechanism):
         # and other slots would be lost.
         if any(not group.private or group.slots is not None for group in bound.start):
             raise _not_for_slots("groups that have slots, or neither bound nor noise")
+
+        # The sensitivity doubles with the slots, so that noise at the same multiplier does too.
         groups = tuple(
             replace(group, noise_std=2.0 * group.noise_std, slots=self.slots)
             for group in bound.start

@@ -18,7 +18,8 @@ from discreet.mechanisms.mechanism import Mechanism
 
 __all__ = ["Split"]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 _EACH_LEAF = "each leaf"
 _EQUAL = "equal"
 _PROPORTIONAL = "proportional"
@@ -96,6 +97,8 @@ class Split(Mechanism):
         _set(self, "parts", _checked_parts(self.parts))
         _set(self, "clip", _checked_policy("clip", self.clip, (_EQUAL, _BY_DIMENSION)))
         _set(self, "noise", _checked_policy("noise", self.noise, (_PROPORTIONAL, _BY_DIMENSION)))
+
+        # Parts that have names are known now; those that are leaves are checked by `bind`.
         if isinstance(self.parts, Mapping):
             for name, policy in (("clip", self.clip), ("noise", self.noise)):
                 _check_names(name, policy, list(self.parts))
@@ -103,11 +106,13 @@ class Split(Mechanism):
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
         """The mechanism for these leaves (name to dimension); its groups are called `name/part`."""
         sizes = checked_leaves("Split", leaves)
+
         if isinstance(self.parts, str):
             parts: dict[str, tuple[str, ...]] = {leaf: (leaf,) for leaf in sizes}
         else:
             by_pattern = claim_leaves("Split", "parts", self.parts.values(), sizes)
             parts = {part: by_pattern[pattern] for part, pattern in self.parts.items()}
+
         return self._in_parts(sizes, parts, name)
 
     def _in_parts(
@@ -115,6 +120,8 @@ class Split(Mechanism):
     ) -> Bound:
         """One group for each part, from the leaves that it has."""
         dimensions = {part: sum(sizes[leaf] for leaf in names) for part, names in parts.items()}
+
+        # Each part is clipped by itself, to its own S_g: the scales are 1 within it.
         groups = tuple(
             Group(
                 name=f"{name}/{part}",
@@ -141,9 +148,11 @@ class Split(Mechanism):
                 got=f"parts {self.parts!r}, clip {self.clip!r}, noise {self.noise!r}",
                 do="Bind the mechanism first: split.bind(leaves).queries.",
             )
-        stand_ins = {part: f"{name}/{part}" for part in self.parts}
-        sizes = dict.fromkeys(stand_ins.values(), 1)
-        return self._in_parts(sizes, {part: (leaf,) for part, leaf in stand_ins.items()}, name)
+
+        # Any dimension serves, as no policy that is left looks at it.
+        stand_ins: dict[str, tuple[str, ...]] = {part: (f"{name}/{part}",) for part in self.parts}
+        sizes = {leaf: 1 for (leaf,) in stand_ins.values()}
+        return self._in_parts(sizes, stand_ins, name)
 
     def open_groups(self, name: str = "all") -> tuple[str, ...]:
         """None: every part is clipped and noised, also where parts depend on the leaves."""
@@ -162,6 +171,10 @@ class Split(Mechanism):
         """(S_g, noise_std_g) of each part: S_g rounded down, the noise for that S_g rounded up."""
         clip = _shares("clip", self.clip, dimensions)
         noise = _shares("noise", self.noise, dimensions)
+
+        # Squares in fractions and one rounding each, towards safety: the squares of the S_g add up
+        # to at most S*^2, and the folded multiplier is at least z (docs/proofs/mechanisms.md,
+        # section 3). The noise is for the S_g that was rounded, which is the one that clips.
         numbers = {}
         for part in dimensions:
             bound = root_below(Fraction(self.clip_norm) ** 2 * clip[part])
@@ -169,6 +182,7 @@ class Split(Mechanism):
                 bound,
                 root_above((Fraction(bound) * Fraction(self.noise_multiplier)) ** 2 / noise[part]),
             )
+
         return numbers
 
 
@@ -177,28 +191,39 @@ def _shares(
 ) -> dict[str, Fraction]:
     """Positive fractions that add up to 1 exactly."""
     _check_names(name, policy, list(dimensions))
-    if policy == _BY_DIMENSION:
-        sizes = {part: Fraction(size) for part, size in dimensions.items()}
-    elif isinstance(policy, str):
-        sizes = dict.fromkeys(dimensions, Fraction(1))
-    else:
-        sizes = {part: Fraction(policy[part]) for part in dimensions}
-    total = sum(sizes.values(), Fraction(0))
-    return {part: size / total for part, size in sizes.items()}
+
+    # "Equal" and "proportional" are the same policy, of the clip norm and of the noise.
+    sizes: Mapping[str, float] = dict.fromkeys(dimensions, 1)
+    if not isinstance(policy, str):
+        sizes = policy
+    elif policy == _BY_DIMENSION:
+        sizes = dimensions
+
+    # The numbers of a mapping are taken as relative to each other: they need not add up to 1.
+    total = sum(map(Fraction, sizes.values()), Fraction(0))
+    return {part: Fraction(sizes[part]) / total for part in dimensions}
 
 
 def _checked_parts(parts: str | Mapping[str, str]) -> str | Frozen[str]:
     if isinstance(parts, str):
         if parts != _EACH_LEAF:
-            expected = f'"{_EACH_LEAF}" or a mapping from names of parts to patterns'
-            raise ParameterError(owner="Split", name="parts", expected=expected, got=repr(parts))
+            raise ParameterError(
+                owner="Split",
+                name="parts",
+                expected=f'"{_EACH_LEAF}" or a mapping from names of parts to patterns',
+                got=repr(parts),
+            )
         return _EACH_LEAF
+
     fixed = frozen("Split", "parts", parts)
     patterns = [check.label("Split", f"parts[{part!r}]", pattern) for part, pattern in fixed.pairs]
+
+    # Leaves are claimed by pattern: two parts of one pattern could not be told apart.
     if len(set(patterns)) < len(patterns):
         raise ParameterError(
             owner="Split", name="parts", expected="patterns that differ", got=repr(patterns)
         )
+
     return Frozen(tuple(zip(fixed, patterns, strict=True)))
 
 
@@ -207,11 +232,16 @@ def _checked_policy(
 ) -> str | Frozen[float]:
     if isinstance(policy, str):
         if policy not in words:
-            expected = (
-                " or ".join(f'"{word}"' for word in words) + ", or a mapping from parts to shares"
+            raise ParameterError(
+                owner="Split",
+                name=name,
+                expected=" or ".join(f'"{word}"' for word in words)
+                + ", or a mapping from parts to shares",
+                got=repr(policy),
             )
-            raise ParameterError(owner="Split", name=name, expected=expected, got=repr(policy))
         return str(policy)
+
+    # A share of zero would be a clip norm of 0, or infinite noise: the part says nothing.
     shares = frozen("Split", name, policy)
     return Frozen(
         tuple(
@@ -223,7 +253,9 @@ def _checked_policy(
 
 def _check_names(name: str, policy: str | Mapping[str, float], parts: list[str]) -> None:
     if not isinstance(policy, str) and set(policy) != set(parts):
-        got = f"shares for {list(policy)}, parts {parts}"
         raise ParameterError(
-            owner="Split", name=name, expected="a share for each part and no other", got=got
+            owner="Split",
+            name=name,
+            expected="a share for each part and no other",
+            got=f"shares for {list(policy)}, parts {parts}",
         )

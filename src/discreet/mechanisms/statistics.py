@@ -24,7 +24,8 @@ from discreet.errors import ParameterError
 
 __all__ = ["BatchNorm", "Count", "Histogram", "MomentEstimate", "Moments"]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Count:
 
     def encode(self, values: ArrayLike) -> NDArray[np.float64]:
         """A row of 1 for each record along the first axis."""
+        # A list is counted as it is: records that differ in length make no array.
         return np.ones((len(values if isinstance(values, list | tuple) else np.asarray(values)), 1))
 
     def decode(self, released: ArrayLike) -> float:
@@ -83,6 +85,7 @@ class Histogram:
 
     def encode(self, values: ArrayLike) -> NDArray[np.float64]:
         """One row per record, values 0 ... categories - 1; any other value counts nowhere."""
+        # NaN equals no category, nor does 1.5: such a record is a row of zeros.
         return np.asarray(
             _numbers("Histogram", values, 1) == np.arange(self.categories), np.float64
         )
@@ -127,6 +130,8 @@ class Moments:
     def __post_init__(self) -> None:
         _set(self, "low", check.real("Moments", "low", self.low))
         _set(self, "high", check.real("Moments", "high", self.high))
+
+        # The width of two finite numbers may be infinite.
         if not 0.0 < self._radius < math.inf:
             raise ParameterError(
                 owner="Moments",
@@ -134,6 +139,7 @@ class Moments:
                 expected=f"above low={self.low!r}",
                 got=repr(self.high),
             )
+
         _set(self, "coordinates", check.whole("Moments", "coordinates", self.coordinates, least=1))
 
     @property
@@ -149,10 +155,12 @@ class Moments:
     def encode(self, values: ArrayLike) -> NDArray[np.float64]:
         """One row per record, from records x coordinates."""
         rows = _numbers("Moments", values, self.coordinates)
-        with np.errstate(all="ignore"):  # what overflows is brought back into the interval
-            unit = np.clip(
-                (rows - self._centre) / self._radius, -1.0, 1.0
-            )  # last: rounding must not lead outside
+
+        # Clipped last, so that rounding cannot lead outside; what overflows is brought back, too.
+        with np.errstate(all="ignore"):
+            unit = np.clip((rows - self._centre) / self._radius, -1.0, 1.0)
+
+        # The count is made of the values: a record that is NaN is NaN there as well, and left out.
         return np.concatenate([unit[:, :1] * 0.0 + 1.0, unit, unit**2 - 0.5], axis=1)
 
     def decode(self, released: ArrayLike) -> MomentEstimate:
@@ -163,6 +171,8 @@ class Moments:
             sums[1 : 1 + self.coordinates],
             sums[1 + self.coordinates :],
         )
+
+        # Noise may lead out of what is possible: |y| <= 1, and a variance in [0, 1] for it.
         mean = np.clip(first / count, -1.0, 1.0)
         variance = np.clip(second / count + 0.5 - mean**2, 0.0, 1.0)
         return MomentEstimate(
@@ -228,10 +238,13 @@ class BatchNorm:
             mean: of each channel, which rows are relative to; public.
             variance: of each channel; public.
         """
+        # Contiguous, so that the order in which a record's positions are added up does not depend
+        # on how the batch lies in memory.
         values = np.asarray(activations, np.float64)
         values = np.ascontiguousarray(
             values.reshape(len(values), self.channels, math.prod(values.shape[2:]))
         )
+
         centre, scale = (column[:, np.newaxis] for column in self._reference(mean, variance))
         with np.errstate(all="ignore"):  # what overflows is not finite and contributes nothing
             unit = (values - centre) / scale
@@ -257,6 +270,8 @@ class BatchNorm:
         """
         size = check.positive("BatchNorm.decode", "expected_batch_size", expected_batch_size)
         centre, scale = self._reference(mean, variance)
+
+        # What `encode` did, backwards; the variance is E y^2 - (E y)^2, with the 1 that rows lack.
         sums = _sums("BatchNorm", released, self.dimension) * math.sqrt(self.dimension)
         first, second = sums.reshape(2, self.channels) / size
         return centre + scale * first, np.maximum(scale**2 * (1.0 + second - first**2), self.floor)
@@ -267,11 +282,17 @@ class BatchNorm:
         """Mean and standard deviation of each channel."""
         centre = np.broadcast_to(np.asarray(mean, np.float64), self.channels)
         spread = np.broadcast_to(np.asarray(variance, np.float64), self.channels)
+
+        # These are public, so that an error about them tells nothing of a record.
         if not (np.isfinite(centre).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
-            expected = "positive finite variances and finite means, those that are public already"
             raise ParameterError(
-                owner="BatchNorm", name="variance", expected=expected, got="others"
+                owner="BatchNorm",
+                name="variance",
+                expected="positive finite variances and finite means, those that are public "
+                "already",
+                got="others",
             )
+
         return centre, np.sqrt(spread)
 
 
@@ -279,6 +300,7 @@ def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:
     """Records x width numbers; NaN for a record that is something else. An array of another shape
     is an error.
     """
+    # A masked entry is no number; what lies under the mask must not count.
     try:
         array = np.asarray(
             np.ma.filled(values.astype(np.float64), np.nan)
@@ -287,14 +309,21 @@ def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:
         )
     except ValueError:  # a list of records of different lengths
         array = np.empty(0, object)
-    if array.dtype.kind in "biuf" and array.ndim and math.prod(array.shape[1:]) == width:
+
+    # The usual case: numbers, and as many in each record as there should be.
+    has_numbers = array.dtype.kind in "biuf"
+    if has_numbers and array.ndim and math.prod(array.shape[1:]) == width:
         return array.reshape(len(array), width).astype(np.float64)
-    if array.dtype.kind in "biuf" and not isinstance(values, list | tuple):
-        expected, got = (
-            f"records of {width} numbers",
-            f"an array whose records have shape {array.shape[1:]}",
+
+    # The shape of an array is that of all its records, not of one: an error about it is allowed.
+    if has_numbers and not isinstance(values, list | tuple):
+        raise ParameterError(
+            owner=f"{owner}.encode",
+            name="values",
+            expected=f"records of {width} numbers",
+            got=f"an array whose records have shape {array.shape[1:]}",
         )
-        raise ParameterError(owner=f"{owner}.encode", name="values", expected=expected, got=got)
+
     # One text among numbers would turn all of them into texts: each record by itself.
     records = values if isinstance(values, list | tuple) else array
     return np.array([_record(value, width) for value in records], np.float64).reshape(
@@ -303,19 +332,27 @@ def _numbers(owner: str, values: ArrayLike, width: int) -> NDArray[np.float64]:
 
 
 def _record(value: ArrayLike, width: int) -> NDArray[np.float64]:
+    # Whatever the value is, a row comes back: an exception would tell that this record was there.
     nothing = np.full(width, np.nan)
     try:
+        # NumPy would read the text "1.5", and drop an imaginary part.
         if isinstance(value, str | bytes) or np.iscomplexobj(value):
             return nothing
         row = np.array(value, np.float64).reshape(-1)
     except (TypeError, ValueError, OverflowError):
         return nothing
+
     return row if row.size == width else nothing
 
 
 def _sums(owner: str, released: ArrayLike, dimension: int) -> NDArray[np.float64]:
     sums = np.array(released, np.float64).reshape(-1)
     if sums.size != dimension or not np.isfinite(sums).all():
-        expected, got = f"{dimension} finite numbers", f"{sums.size} numbers"
-        raise ParameterError(owner=f"{owner}.decode", name="released", expected=expected, got=got)
+        raise ParameterError(
+            owner=f"{owner}.decode",
+            name="released",
+            expected=f"{dimension} finite numbers",
+            got=f"{sums.size} numbers",
+        )
+
     return sums

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from discreet import _validate as check
 from discreet.accounting import account, solve
@@ -92,6 +93,7 @@ def default_delta(records: int) -> float:
     >>> default_delta(60_000), default_delta(1_000_000)
     (1e-06, 1e-07)
     """
+    # Counted in digits of a whole number: a logarithm could be rounded to the next power.
     tens = len(str(10 * check.whole("default_delta", "records", records, least=1) - 1))
     return float(f"1e-{tens}")
 
@@ -109,12 +111,16 @@ def planned_steps(epochs: float, expected_batch_size: float, records: int) -> in
     passes = Fraction(repr(check.positive(_OWNER, "epochs", epochs)))
     size = Fraction(repr(check.positive(_OWNER, "expected_batch_size", expected_batch_size)))
     exact = passes * check.whole(_OWNER, "records", records, least=1) / size
+
     nearest = round(exact)
     steps = nearest if abs(exact - nearest) <= _FORGIVEN * exact else math.ceil(exact)
+
+    # The ledger counts steps in 64 bits.
     if steps >= 2**63:
         raise ParameterError(
             owner=_OWNER, name="epochs", expected="fewer than 2^63 steps", got=f"{epochs!r}"
         )
+
     return max(1, steps)
 
 
@@ -138,6 +144,8 @@ def search(cost: Callable[[int], Guarantee], largest: int, target: Target, *, ri
         AccountingError: if not even the cheapest end meets the target.
     """
     safe, unsafe = (1, largest) if rising else (largest, 1)
+
+    # Two ends need no search: the cheapest does not meet the target, or the dearest does.
     floor = cost(safe).upper
     if not floor <= target.epsilon:
         raise AccountingError(
@@ -147,6 +155,9 @@ def search(cost: Callable[[int], Guarantee], largest: int, target: Target, *, ri
         )
     if cost(unsafe).upper <= target.epsilon:
         return unsafe
+
+    # Invariant: the cost of `safe` was computed and is at most the target. So it can be returned
+    # after any number of rounds, also where the cost is not monotone.
     while abs(safe - unsafe) > 1:
         # The geometric middle, and never the lower end itself.
         middle = max(math.isqrt(safe * unsafe), min(safe, unsafe) + 1)
@@ -154,23 +165,17 @@ def search(cost: Callable[[int], Guarantee], largest: int, target: Target, *, ri
         if upper > target.epsilon:
             unsafe = middle
             continue
+
+        # One evaluation takes long; the last thousandth of epsilon is not worth more of them.
         safe = middle
         if upper >= target.epsilon * (1.0 - _TOLERANCE):
             break
+
     return safe
 
 
-def _whole(name: str, value: object) -> int:
-    return check.whole(_OWNER, name, value, least=1)
-
-
-def _positive(name: str, value: object) -> float:
-    return check.positive(_OWNER, name, value)
-
-
-def _probability(name: str, value: object) -> float:
-    return check.fraction(_OWNER, name, value, one=name == "sampling_probability")
-
+_whole = partial(check.whole, _OWNER, least=1)
+_positive = partial(check.positive, _OWNER)
 
 _CHECKS: dict[str, Callable[[str, object], float]] = {
     "records": _whole,
@@ -179,8 +184,9 @@ _CHECKS: dict[str, Callable[[str, object], float]] = {
     "epochs": _positive,
     "noise_multiplier": _positive,
     "epsilon": _positive,
-    "sampling_probability": _probability,
-    "delta": _probability,
+    # Every record in every step is a sampling; a delta of 1 would claim nothing.
+    "sampling_probability": partial(check.fraction, _OWNER, one=True),
+    "delta": partial(check.fraction, _OWNER),
 }
 
 
@@ -200,17 +206,23 @@ class Request:
 
     def __post_init__(self) -> None:
         check.instance(_OWNER, "adjacency", self.adjacency, Adjacency)
+
+        # Each number by itself first, as a float64 or an int: what follows compares them.
         for name, checked in _CHECKS.items():
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, checked(name, value))
+
+        # Then what they say together. A number given in two notations is refused even if both
+        # agree: which of them would count is nobody's guess.
         self._check_batch()
         if self.steps is not None and self.epochs is not None:
             raise _refused("epochs", "left out when steps is given", repr(self.epochs))
-        if self.epsilon is None:
-            if self.delta is not None:
-                raise _refused("delta", "left out when no epsilon is asked for", repr(self.delta))
-        elif self.delta is None and self.records is None:
+
+        # A delta belongs to an epsilon, and without one follows from the number of records.
+        if self.epsilon is None and self.delta is not None:
+            raise _refused("delta", "left out when no epsilon is asked for", repr(self.delta))
+        if self.epsilon is not None and self.delta is None and self.records is None:
             raise _refused("delta", "given with epsilon when the number of records is not", "None")
 
     def _check_batch(self) -> None:
@@ -218,11 +230,17 @@ class Request:
         size = self.expected_batch_size
         if size is None:
             return
+
         if self.sampling_probability is not None:
-            expected = "left out when expected_batch_size is given"
-            raise _refused("sampling_probability", expected, repr(self.sampling_probability))
+            raise _refused(
+                "sampling_probability",
+                "left out when expected_batch_size is given",
+                repr(self.sampling_probability),
+            )
         if self.records is None:
             raise _refused("records", "given with expected_batch_size", "None")
+
+        # A probability above 1 otherwise; equal to it, every step takes every record.
         if size > self.records:
             raise _refused("expected_batch_size", f"at most records={self.records}", repr(size))
 
@@ -231,6 +249,8 @@ class Request:
         """The probability of each record in each step, if it was given in either way."""
         if self.expected_batch_size is None or self.records is None:
             return self.sampling_probability
+
+        # The rounded quotient is what is drawn with and what is charged: one number for both.
         return self.expected_batch_size / self.records
 
     @property
@@ -240,6 +260,8 @@ class Request:
             return None
         if self.delta is not None:
             return Target(self.epsilon, self.delta)
+
+        # Known here, as `__post_init__` refused an epsilon with neither of the two.
         records = check.whole(_OWNER, "records", self.records, least=1)
         return Target(self.epsilon, default_delta(records))
 
@@ -248,14 +270,19 @@ class Request:
         match (self.probability, self._steps(), self.noise_multiplier, self.target):
             case (float(probability), int(steps), float(noise), None):
                 return Numbers(probability, steps, noise)
+
             case (float(probability), int(steps), None, Target() as target):
                 noise = self._solve(NoiseMultiplier(Poisson(probability), steps), target)
                 return Numbers(probability, steps, noise, target)
+
             case (float(probability), None, float(noise), Target() as target):
                 step = Step(Poisson(probability), GaussianSum("sum", 1.0, noise))
                 return Numbers(probability, int(self._solve(Steps(step), target)), noise, target)
+
+            # Epochs become steps only with a batch, so that here the duration may be a float.
             case (None, int() | float(), float(noise), Target() as target):
                 return self._batch(noise, target)
+
             case four:
                 raise _not_one_missing(four)
 
@@ -270,8 +297,11 @@ class Request:
         ):
             case (None, float(epochs), float(batch), int(records), _):
                 return planned_steps(epochs, batch, records)
+
+            # With a probability q alone an epoch is 1/q steps, whatever the number of records.
             case (None, float(epochs), _, _, float(probability)):
                 return planned_steps(epochs, probability, 1)
+
         return self.epochs if self.steps is None else self.steps
 
     def _batch(self, noise: float, target: Target) -> Numbers:
@@ -282,9 +312,13 @@ class Request:
         match (self.records, self.steps, self.epochs):
             case (None, int(steps), _):
                 return Numbers(self._solve(Probability(noise, steps), target), steps, noise, target)
+
             case (int(records), int(steps), _):
                 batch = int(self._solve(ExpectedBatchSize(records, noise, steps), target))
                 return Numbers(batch / records, steps, noise, target)
+
+            # A larger batch means fewer steps of the same number of epochs. The solver keeps steps
+            # fixed, so this pair has a search of its own.
             case (int(records), _, float(epochs)):
 
                 def cost(batch: int) -> Guarantee:
@@ -292,29 +326,34 @@ class Request:
                     return guarantee_of(numbers, target.delta, self.adjacency)
 
                 batch = search(cost, records, target, rising=True)
-                return Numbers(
-                    batch / records, planned_steps(epochs, batch, records), noise, target
-                )
+                steps = planned_steps(epochs, batch, records)
+                return Numbers(batch / records, steps, noise, target)
+
         raise _refused("records", "given, to find the batch for a number of epochs", "None")
 
     def _solve(
         self, unknown: NoiseMultiplier | Probability | ExpectedBatchSize | Steps, target: Target
     ) -> float:
-        epsilon, delta = target.epsilon, target.delta
         return solve(
-            unknown, epsilon=epsilon, delta=delta, adjacency=self.adjacency, tolerance=_TOLERANCE
+            unknown,
+            epsilon=target.epsilon,
+            delta=target.delta,
+            adjacency=self.adjacency,
+            tolerance=_TOLERANCE,
         ).value
 
 
 def _not_one_missing(four: tuple[object, ...]) -> ParameterError:
     names = ("expected_batch_size", "steps", "noise_multiplier", "epsilon")
     missing = [name for name, value in zip(names, four, strict=True) if value is None]
-    choice = (
-        "one of expected_batch_size (or sampling_probability), steps (or epochs), "
-        "noise_multiplier and epsilon"
+    expected = (
+        "such that exactly one of expected_batch_size (or sampling_probability), steps (or "
+        "epochs), noise_multiplier and epsilon is left out"
     )
+
+    # Where all four are there it is the target that a plan can do without.
     got = f"{' and '.join(missing)} left out" if missing else "all four"
-    return _refused((missing or ["epsilon"])[0], f"such that exactly {choice} is left out", got)
+    return _refused((missing or ["epsilon"])[0], expected, got)
 
 
 def _refused(name: str, expected: str, got: str) -> ParameterError:

@@ -69,7 +69,12 @@ class Declaration(ABC, Generic[_P]):
         """
         owner = f"{type(self).__name__}.certified"
         delta = check.instance(owner, "target", target, Target).delta
+
+        # As it stands, whatever a search concluded before: an accountant reads this declaration.
         guarantee = account(self, delta=delta)
+
+        # The upper bound: only the certified end of the interval may be compared with a wish. And
+        # "not at most" in the place of "above", so that NaN would fail as well.
         if guarantee.voided_by or not guarantee.upper <= target.epsilon:
             marks = "".join(f", void: {mark}" for mark in guarantee.voided_by)
             raise AccountingError(
@@ -77,6 +82,7 @@ class Declaration(ABC, Generic[_P]):
                 got=f"a certified upper bound of {guarantee.upper!r}{marks}",
                 do="Ask for a larger epsilon, or change the plan.",
             )
+
         return target
 
     def to_json(self) -> str:
@@ -89,7 +95,7 @@ class Declaration(ABC, Generic[_P]):
 
     @classmethod
     def from_json(cls, source: str) -> Self:
-        """Read what `to_json` wrote.
+        """Read a declaration from what `to_json` wrote.
 
         Raises:
             ParameterError: unknown names, fields too many or too few, another schema.
@@ -98,7 +104,7 @@ class Declaration(ABC, Generic[_P]):
 
     @classmethod
     def from_toml(cls, source: str) -> Self:
-        """Read what `to_toml` wrote.
+        """Read a declaration from what `to_toml` wrote.
 
         Raises:
             ParameterError: unknown names, fields too many or too few, another schema.

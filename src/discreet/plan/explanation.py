@@ -30,24 +30,31 @@ def explanation(plan: Plan, delta: float | None) -> str:
         ),
         f"Sampling: {plan.sampler.event.phrase}; {counted(plan.steps, 'step')}.",
     ]
+
+    # How much work it is can be told only where the number of records is known.
     if isinstance(plan.sampler, Sampler):
         size, batches = plan.expected_batch_size, plan.sampler.batches
         passes = nearest(size * batches / plan.sampler.records)
         work = f"{counted(batches, 'batch')} of {nearest(size)} records expected"
         lines.append(f"Work: {work}, {passes} passes over {plan.sampler.records} records.")
+
     if plan.target is not None:
         lines.append(
             f"Target, which is no guarantee: epsilon {plan.target.epsilon!r} at delta "
             f"{plan.target.delta!r}."
         )
+
     lines += ["", *_aligned(_HEADER, _rows(plan), texts=2), ""]
     lines.append(f"Folded noise multiplier of a step: {nearest(plan.noise_multiplier)}")
     lines += [f"Note: {note}." for note in plan.notes]
+
     if delta is not None:
+        # An accountant has nothing to read where no group is noised.
         statement = "NO GUARANTEE: nothing is clipped or noised."
         if plan.queries():
             statement = str(account(plan, delta=delta))
         lines += ["", "If executed as planned:", statement]
+
     return "\n".join(lines)
 
 
@@ -63,12 +70,17 @@ def _rows(plan: Plan) -> list[Sequence[str]]:
             )
             for row in plan.bound.explain()
         ]
+
     rows = []
     for query in plan.queries():
+        # 1/z^2 is what adds up over groups (Eq. 1), so a group's share of the budget is the ratio
+        # of the squares.
         multiplier = folded_noise_multiplier([query])
         share = (plan.noise_multiplier / multiplier) ** 2
         numbers = map(nearest, (query.sensitivity, query.noise_std, multiplier))
         rows.append(("?", query.group, "?", *numbers, f"{100.0 * share:.3g} %"))
+
+    # Nothing bounds what a group without noise may tell.
     return [*rows, *(("?", name, "?", "inf", "0", "0", "all") for name in plan.open_groups())]
 
 
@@ -78,12 +90,15 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int
     >>> _aligned(["leaf", "noise_std"], [["grad/w", "1.1"]], texts=1)
     ['leaf    noise_std', 'grad/w        1.1']
     """
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    columns = zip(header, *rows, strict=True)
+    widths = [max(map(len, column)) for column in columns]
+
     lines = []
     for row in (header, *rows):
         cells = [
-            cell.ljust(width) if column < texts else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            *map(str.ljust, row[:texts], widths[:texts]),
+            *map(str.rjust, row[texts:], widths[texts:]),
         ]
+        # Without the spaces that fill the last column, which no reader sees and a diff shows.
         lines.append("  ".join(cells).rstrip())
     return lines

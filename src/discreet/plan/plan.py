@@ -28,6 +28,7 @@ from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
 __all__ = ["Plan"]
 
+# Marks of the ledger; with any of them a guarantee is void.
 _NO_PRIVACY = "unsafe_no_privacy"
 _OWN_DRAW = "unsafe_own_draw"
 
@@ -77,12 +78,21 @@ class Plan(Declaration["Plan"]):
         check.instance(owner, "numerics", self.numerics, Numerics)
         if self.target is not None:
             check.member(owner, "target", self.target, (Target,))
-        owners = self.sampler.owners if isinstance(self.sampler, Sampler) else None
+
+        # Whoever draws users protects users: a plan that says "example" over them would state a
+        # guarantee about another unit than the one that is left out or in.
+        owners = self.sampler.owners
         if owners is not None and owners.unit != self.unit:
-            expected = f"the unit that the sampler draws, {owners.unit}"
-            raise ParameterError(owner=owner, name="unit", expected=expected, got=str(self.unit))
+            raise ParameterError(
+                owner=owner,
+                name="unit",
+                expected=f"the unit that the sampler draws, {owners.unit}",
+                got=str(self.unit),
+            )
+
         bound = None
         if self.leaves is not None:
+            # A copy of its own, in whole numbers: the caller's dict may change later, the plan not.
             sizes = frozen(owner, "leaves", self.leaves)
             leaves = Frozen(
                 tuple(
@@ -90,9 +100,11 @@ class Plan(Declaration["Plan"]):
                     for leaf in sizes
                 )
             )
+
             # Binding also checks that every leaf is claimed, and that every pattern claims one.
             bound = checked_bound(owner, self.mechanism.bind(leaves), leaves)
             object.__setattr__(self, "leaves", leaves)
+
         object.__setattr__(self, "_bound", bound)
 
     @classmethod
@@ -153,12 +165,16 @@ class Plan(Declaration["Plan"]):
             delta=delta,
             adjacency=adjacency,
         )
+
+        # Before the search, which may take seconds: a wrong number should fail at once.
         clip = check.positive("Plan.dpsgd", "clip_norm", clip_norm)
         numbers = request.complete()
+
         policy = Poisson(numbers.probability)
         sampler: Sampler | Schedule = Schedule(policy, steps=numbers.steps)
         if request.records is not None:
             sampler = Sampler(policy, records=request.records, steps=numbers.steps)
+
         plan = cls(
             sampler=sampler,
             mechanism=Groups({"grad/*": Gaussian(clip, numbers.noise_multiplier)}),
@@ -167,6 +183,9 @@ class Plan(Declaration["Plan"]):
             numerics=numerics,
             target=numbers.target,
         )
+
+        # The search worked with bare numbers. What carries the target is this very plan, so it is
+        # accounted once more: the answer cannot be off by how the numbers became a plan.
         return plan if numbers.target is None else plan.certified(numbers.target)
 
     # --- what it says ---
@@ -224,34 +243,40 @@ class Plan(Declaration["Plan"]):
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before trusting the numbers, in words."""
         notes = []
+
         if not self.private:
-            groups = ", ".join(self.open_groups())
             notes.append(
-                f"NOT PRIVATE: {groups} is released without clipping and noise; the run must "
-                f"be marked {_NO_PRIVACY}"
+                f"NOT PRIVATE: {', '.join(self.open_groups())} is released without clipping and "
+                f"noise; the run must be marked {_NO_PRIVACY}"
             )
-        records = self.sampler.records if isinstance(self.sampler, Sampler) else None
-        if self.target is not None and records is not None and self.target.delta >= 1.0 / records:
-            notes.append(
-                f"delta {self.target.delta!r} is not below 1/records = {nearest(1.0 / records)}: "
-                "publishing one record at random would already meet it"
-            )
-        if self.unit != Unit.EXAMPLE and (
-            not isinstance(self.sampler, Sampler) or self.sampler.owners is None
-        ):
+
+        if self.target is not None and isinstance(self.sampler, Sampler):
+            chance = 1.0 / self.sampler.records
+            if self.target.delta >= chance:
+                notes.append(
+                    f"delta {self.target.delta!r} is not below 1/records = {nearest(chance)}: "
+                    "publishing one record at random would already meet it"
+                )
+
+        # With owners the sampler draws whole units. Without, a row is taken for a unit, and only
+        # the user knows whether it is one.
+        if self.unit != Unit.EXAMPLE and self.sampler.owners is None:
             notes.append(
                 f"each record must hold everything of one {self.unit}; the sampler cannot check it"
             )
+
         if self._own_draw:
             notes.append(
                 "NO GUARANTEE: samples are drawn by code of your own, whose law nobody checked; "
                 f"the run must be marked {_OWN_DRAW}"
             )
+
         if self.numerics is Numerics.IDEALISED:
             notes.append(
                 "floating-point sums and noise may be taken for real numbers, which is an "
                 "assumption"
             )
+
         return tuple(notes)
 
     # --- towards execution ---
@@ -273,6 +298,8 @@ class Plan(Declaration["Plan"]):
             leaves: dimension of each vector, by name [public].
         """
         bound = replace(self, leaves=leaves)
+
+        # A plan that was accounted for one model must not be executed on another.
         if self.leaves is not None and bound.leaves != self.leaves:
             raise ParameterError(
                 owner="Plan.for_leaves",
@@ -304,9 +331,11 @@ class Plan(Declaration["Plan"]):
                 together. A run could be executed and charged, but nothing could ever be said about
                 it, nor about its ledger.
         """
+        # What is executed, which an engine may raise above what the plan asks for.
         level = self.numerics
         if numerics is not None:
             level = check.instance("Plan.run_info", "numerics", numerics, Numerics)
+
         if not level.serves(self.numerics):
             raise ParameterError(
                 owner="Plan.run_info",
@@ -315,9 +344,14 @@ class Plan(Declaration["Plan"]):
                 got=level.value,
                 do="Choose another engine, or write the lower level into the plan.",
             )
-        if self.queries():
+
+        # Only for its error: an accountant that cannot read the step says so now, and not after the
+        # data was used.
+        queries = self.queries()
+        if queries:
             normalise([(self.step, 1)], self.adjacency)
-        names = self.open_groups() + tuple(query.group for query in self.queries())
+
+        names = self.open_groups() + tuple(query.group for query in queries)
         return RunInfo(
             unit=self.unit,
             adjacency=self.adjacency,
@@ -332,10 +366,10 @@ class Plan(Declaration["Plan"]):
         """What a ledger would hold if the plan were executed: what accountants and reports read of
         it.
         """
+        # A step without a query is no event: such a plan shows its marks and is charged nothing.
         charged = ((self.step, self.steps),) if self.queries() else ()
-        return Snapshot(
-            runs=(RunRecord(info=self.run_info(), charged=charged),), marks=self.marks()
-        )
+        run = RunRecord(info=self.run_info(), charged=charged)
+        return Snapshot(runs=(run,), marks=self.marks())
 
     @property
     def plans(self) -> Mapping[str, Plan]:
@@ -346,13 +380,14 @@ class Plan(Declaration["Plan"]):
         """Names of what voids the guarantee; a run of this plan must be marked with each of them
         before its first step.
         """
-        marks = [] if self.private else [_NO_PRIVACY]
-        return (*marks, _OWN_DRAW) if self._own_draw else tuple(marks)
+        # Each is a fact of its own: a plan may have both, and both are named.
+        applies = {_NO_PRIVACY: not self.private, _OWN_DRAW: self._own_draw}
+        return tuple(mark for mark in applies if applies[mark])
 
     @property
     def _own_draw(self) -> bool:
         """Whether a user's own code draws the samples."""
-        return isinstance(self.sampler, Sampler) and self.sampler.unsafe_drawn_by is not None
+        return self.sampler.unsafe_drawn_by is not None
 
     def queries(self) -> tuple[GaussianSum, ...]:
         """What every step asks; without leaves an error where that depends on them."""
@@ -361,6 +396,8 @@ class Plan(Declaration["Plan"]):
 
     def open_groups(self) -> tuple[str, ...]:
         """Names of the groups that are not private."""
+        # Asked of the mechanism itself before the leaves are known: that a group has no noise never
+        # depends on them, while its queries may.
         return self.mechanism.open_groups() if self._bound is None else self._bound.open_groups
 
     # --- for people and files ---
@@ -382,20 +419,30 @@ class Plan(Declaration["Plan"]):
             written = self.to_json()
         except ParameterError:
             return ""
+
+        # Cut off, it would be no JSON; the ledger's events say what was done in any case.
         return written if len(written) <= LONGEST_PLAN else ""
 
     def _plain(self) -> dict[str, text.Plain]:
+        # Both fields are among those that `vocabulary` leaves out. Left out in silence, the file
+        # would read back as another plan.
         if self._own_draw:
-            expected = "a sampler of the library's own policies: a file holds no code"
             raise ParameterError(
-                owner="Plan", name="sampler", expected=expected, got="unsafe_drawn_by"
+                owner="Plan",
+                name="sampler",
+                expected="a sampler of the library's own policies: a file holds no code",
+                got="unsafe_drawn_by",
             )
-        if isinstance(self.sampler, Sampler) and self.sampler.owners is not None:
-            expected = (
-                "a sampler without owners: who owns which row is data, and a plan holds "
-                "declarations only"
+
+        if self.sampler.owners is not None:
+            raise ParameterError(
+                owner="Plan",
+                name="sampler",
+                expected="a sampler without owners: who owns which row is data, and a plan holds "
+                "declarations only",
+                got="owners",
             )
-            raise ParameterError(owner="Plan", name="sampler", expected=expected, got="owners")
+
         return vocabulary.written({name: getattr(self, name) for name in vocabulary.PLAN_FIELDS})
 
     @classmethod

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from discreet import _validate as check
 from discreet.accounting import account, solve
 from discreet.accounting.calibration.unknowns import NoiseFactor
 from discreet.errors import AccountingError, ParameterError
+from discreet.ledger.events import Step
 from discreet.ledger.snapshot import Snapshot
 from discreet.mechanisms._frozen import frozen
 from discreet.plan import text, vocabulary
@@ -92,14 +94,20 @@ class Programme(Declaration[Plan]):
             check.instance(_OWNER, f"plans[{name!r}]", plan, Plan)
         if self.target is not None:
             check.instance(_OWNER, "target", self.target, Target)
+
+        # One ledger belongs to one data set: charges of plans that protect different units, or
+        # count different records, do not compose into one statement.
         _require_same("unit", {name: str(plan.unit) for name, plan in plans.items()})
         _require_same("adjacency", {name: plan.adjacency.value for name, plan in plans.items()})
+
+        # A schedule does not say how many records there are, and so contradicts nobody.
         records = {
             name: str(plan.sampler.records)
             for name, plan in plans.items()
             if isinstance(plan.sampler, Sampler)
         }
         _require_same("number of records", records)
+
         object.__setattr__(self, "plans", plans)
 
     @classmethod
@@ -124,17 +132,25 @@ class Programme(Declaration[Plan]):
         [(100, 1.11), (200, 0.74)]
         """
         owner = "Programme.phases"
+
+        # What the plan alone was calibrated for says nothing about its phases.
         base = replace(check.instance(owner, "plan", plan, Plan), target=None)
+
         plans = {}
         for number, phase in enumerate(phases, start=1):
             check.instance(owner, "phases", phase, Phase)
             plans[f"phase {number}"] = _phase(base, phase)
+
         return cls(plans)
 
     def __getitem__(self, name: str) -> Plan:
         if name not in self.plans:
-            expected = f"one of {', '.join(map(repr, self.plans))}"
-            raise ParameterError(owner=_OWNER, name="name", expected=expected, got=repr(name))
+            raise ParameterError(
+                owner=_OWNER,
+                name="name",
+                expected=f"one of {', '.join(map(repr, self.plans))}",
+                got=repr(name),
+            )
         return self.plans[name]
 
     # --- what it costs ---
@@ -143,9 +159,13 @@ class Programme(Declaration[Plan]):
         """What a ledger would hold if all plans were executed: what accountants and reports read of
         it.
         """
-        runs = tuple(run for plan in self.plans.values() for run in plan.snapshot().runs)
-        marks = {mark for plan in self.plans.values() for mark in plan.marks()}
-        return Snapshot(runs=runs, marks=tuple(sorted(marks)))
+        parts = [plan.snapshot() for plan in self.plans.values()]
+
+        # Marks belong to the ledger, not to a run: those of one plan void the guarantee of all.
+        return Snapshot(
+            runs=tuple(chain.from_iterable(part.runs for part in parts)),
+            marks=tuple(sorted(set[str]().union(*(part.marks for part in parts)))),
+        )
 
     def certified(self, target: Target) -> Programme:
         """Give the programme this target, if the accountant's upper bound meets it.
@@ -172,16 +192,22 @@ class Programme(Declaration[Plan]):
         """
         target = Target(epsilon, delta)
         self._refuse_open_groups()
+
         chosen = set(self.plans) if scale is None else _names(scale)
         for name in sorted(chosen):
             self[name]  # an error for an unknown name
 
-        steps = {name: (plan.step, plan.steps) for name, plan in self.plans.items()}
-        unknown = NoiseFactor(
-            scaled=tuple(steps[name] for name in steps if name in chosen),
-            fixed=tuple(steps[name] for name in steps if name not in chosen),
-        )
+        # What stays as it is belongs to the search as well: it takes its part of the budget, and
+        # what it costs alone is the floor that no factor goes below (docs/proofs/calibration.md).
+        scaled: list[tuple[Step, int]] = []
+        fixed: list[tuple[Step, int]] = []
+        for name, plan in self.plans.items():
+            charges = scaled if name in chosen else fixed
+            charges.append((plan.step, plan.steps))
+
+        # Any plan's adjacency: a programme has one.
         adjacency = next(iter(self.plans.values())).adjacency
+        unknown = NoiseFactor(scaled=tuple(scaled), fixed=tuple(fixed))
         solution = solve(unknown, epsilon=target.epsilon, delta=target.delta, adjacency=adjacency)
 
         # A little more, so that rounding the products does not take away what was certified.
@@ -189,10 +215,14 @@ class Programme(Declaration[Plan]):
         plans = dict(self.plans)
         for name in chosen:
             plans[name] = _noised(plans[name], factor)
+
+        # Accounted once more with the multiplied noise: what is certified is what will be executed.
         return Programme(plans).certified(target)
 
     def _refuse_open_groups(self) -> None:
         """Require that every group of every plan is private."""
+        # A group without noise has no query: the search would not see it, and find a factor for
+        # all others.
         for name, plan in self.plans.items():
             if plan.open_groups():
                 raise AccountingError(
@@ -209,23 +239,27 @@ class Programme(Declaration[Plan]):
         Args:
             delta: states the guarantee at this delta; without it no epsilon is claimed.
         """
+        # No delta for the single plans: their epsilons, side by side, would invite adding them up.
         parts = [f"=== {name} ===\n{plan.explain()}" for name, plan in self.plans.items()]
+
         if self.target is not None:
             parts.append(
                 f"Target of all, which is no guarantee: epsilon {self.target.epsilon!r} at "
                 f"delta {self.target.delta!r}."
             )
+
         if delta is not None:
             parts.append(
                 f"All plans together, if executed as planned:\n{account(self, delta=delta)}"
             )
+
         return "\n\n".join(parts)
 
     def _plain(self) -> dict[str, text.Plain]:
-        # Its own.
+        # Pairs in a list, because the order in which plans run counts; `_plain` is protected, and
+        # of the base class that both share.
         plans = [[name, plan._plain()] for name, plan in self.plans.items()]  # noqa: SLF001
-        target = {} if self.target is None else {"target": vocabulary.plain(self.target)}
-        return {"schema": vocabulary.PLAN_SCHEMA, **target, _PLANS: plans}
+        return vocabulary.written({"target": self.target}) | {_PLANS: plans}
 
     @classmethod
     def _read(cls, data: Mapping[str, text.Plain]) -> Programme:
@@ -235,15 +269,18 @@ class Programme(Declaration[Plan]):
 
 def from_text(source: str) -> Declaration[Plan]:
     """Read TOML or JSON, a programme or one plan: told apart by content."""
+    # A JSON object begins with a brace, and no line of TOML does.
     data = text.from_json(source) if source.lstrip().startswith("{") else text.from_toml(source)
     kind: type[Declaration[Plan]] = Programme if _PLANS in data else Plan
     return kind._read(data)  # noqa: SLF001  (of the same room)
 
 
 def _phase(base: Plan, phase: Phase) -> Plan:
+    # Noise multipliers are relative to the clip norm: the two can be changed one after the other.
     mechanism = base.mechanism
     if phase.clip_norm is not None:
         mechanism = mechanism.with_clip_norm(phase.clip_norm)
+
     sampler = replace(base.sampler, steps=phase.steps)
     return replace(base, sampler=sampler, mechanism=mechanism.with_noise_times(phase.noise))
 
@@ -254,21 +291,24 @@ def _noised(plan: Plan, factor: float) -> Plan:
 
 def _names(scale: Iterable[str]) -> set[str]:
     owner = "Programme.calibrated"
+
+    # A text is an iterable of letters; whoever passes one means the one name.
     if isinstance(scale, str):
         scale = [scale]
     check.instance(owner, "scale", scale, Iterable)  # type: ignore[type-abstract]
+
     names = {check.label(owner, "scale", name) for name in scale}
     if not names:
         raise ParameterError(owner=owner, name="scale", expected="at least one name", got="none")
+
     return names
 
 
 def _require_same(what: str, values: Mapping[str, str]) -> None:
     if len(set(values.values())) > 1:
-        got = ", ".join(f"{name}: {value}" for name, value in values.items())
         raise ParameterError(
             owner=_OWNER,
             name=_PLANS,
             expected=f"the same {what} in every plan: it is one data set",
-            got=got,
+            got=", ".join(f"{name}: {value}" for name, value in values.items()),
         )

@@ -5,7 +5,7 @@ records is known.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from discreet import _validate as check
 from discreet.errors import ParameterError
@@ -34,13 +34,21 @@ class Schedule:
     _: KW_ONLY
     steps: int
 
+    # What a `Sampler` may have and nothing without records can: a plan asks either the same way.
+    owners: ClassVar[None] = None
+    unsafe_drawn_by: ClassVar[None] = None
+
     def __post_init__(self) -> None:
         check.member("Schedule", "policy", self.policy, SAMPLINGS)
+
+        # Where the policy states the number itself, samples can be drawn, and the plan should be
+        # able to say its expected batch size.
         if self.policy.stated_records is not None:
             expected = "one that leaves the number of records open; here it is known: use Sampler"
             raise ParameterError(
                 owner="Schedule", name="policy", expected=expected, got=repr(self.policy)
             )
+
         object.__setattr__(self, "steps", check.whole("Schedule", "steps", self.steps, least=1))
 
     @property

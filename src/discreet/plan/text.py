@@ -40,22 +40,29 @@ def to_toml(table: dict[str, Plain]) -> str:
     policy = {probability = 1e-05}
     <BLANKLINE>
     """
-    sections = {name: value for name, value in table.items() if isinstance(value, dict)}
-    lines = [_line(name, value) for name, value in table.items() if name not in sections]
-    for name, section in sections.items():
-        lines += ["", f"[{_key(name)}]"]
-        lines += [_line(key, value) for key, value in section.items()]
-    return "\n".join(lines) + "\n"
+    # A TOML section has no end but the next one: a plain value below it would belong to it.
+    lines, sections = [], []
+    for name, value in table.items():
+        if isinstance(value, dict):
+            sections += ["", f"[{_key(name)}]", *map(_line, value, value.values())]
+        else:
+            lines.append(_line(name, value))
+
+    return "\n".join(lines + sections) + "\n"
 
 
 def _line(name: str, value: Plain) -> str:
+    # A list of lists or tables, as the groups of a mechanism are, would be a riddle on one line.
     if isinstance(value, list) and any(isinstance(entry, list | dict) for entry in value):
         entries = "".join(f"    {_value(entry)},\n" for entry in value)
         return f"{_key(name)} = [\n{entries}]"
+
     return f"{_key(name)} = {_value(value)}"
 
 
 def _key(name: str) -> str:
+    # TOML's bare keys may have dashes as well; what is no identifier is quoted, which is right for
+    # any key.
     return name if name.isascii() and name.isidentifier() else _quoted(name)
 
 
@@ -63,14 +70,17 @@ def _value(value: Plain) -> str:
     match value:
         case str():
             return _quoted(value)
-        case bool():
-            return "true" if value else "false"
+
         case float():
             return _number(value)
+
+        # A bool is an int to Python; TOML spells it in lower case, and digits have none.
         case int():
-            return str(value)
+            return str(value).lower()
+
         case list():
-            return f"[{', '.join(_value(entry) for entry in value)}]"
+            return f"[{', '.join(map(_value, value))}]"
+
         case dict():
             pairs = (f"{_key(name)} = {_value(entry)}" for name, entry in value.items())
             return f"{{{', '.join(pairs)}}}"
@@ -78,7 +88,10 @@ def _value(value: Plain) -> str:
 
 def _quoted(text: str) -> str:
     """Write a TOML basic string."""
+    # Backslashes first: those of the escaped quotes must not be doubled.
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+
+    # A control character may not stand in a TOML text, and an invisible one deceives its reader.
     shown = [char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped]
     return f'"{"".join(shown)}"'
 
@@ -108,8 +121,13 @@ def from_toml(text: str) -> dict[str, Plain]:
     """
     if not isinstance(text, str):
         raise _unreadable("a text", type(text).__name__)
+
+    # Cut off after a digit, "steps = 1000" would still be TOML, and another plan. JSON needs no
+    # such check, as it ends in a brace.
     if not text.endswith("\n"):
         raise _unreadable("whole: ending in a line break", repr(text[-40:]))
+
+    # Python's own float() makes infinity of a number that is too large, without a word.
     try:
         return tomllib.loads(text, parse_float=_strict_json.finite_number)
     except (ValueError, RecursionError) as wrong:
@@ -124,6 +142,8 @@ def load_plain(owner: str, path: str | Path) -> dict[str, Plain]:
     """Read a file, JSON or TOML by its suffix."""
     place = _place(owner, path)
     text = read_file(owner, place)
+
+    # The suffix alone decides: a file that is not what its name says is an error, not a guess.
     return from_json(text) if place.suffix == ".json" else from_toml(text)
 
 
@@ -140,10 +160,16 @@ def save_plain(owner: str, path: str | Path, table: dict[str, Plain]) -> None:
 
     try:
         publish(place, write)
+
+    # A script that saves its plan may be run again; what another plan's file says is evidence.
     except LedgerExists:
         if read_file(owner, place) != text:
-            expected = "a file that does not exist, or holds this very plan"
-            raise _no_place(owner, expected, repr(str(path))) from None
+            raise _no_place(
+                owner,
+                "a file that does not exist, or holds this very plan",
+                repr(str(path)),
+            ) from None
+
     except LedgerUnavailable as wrong:
         raise _no_place(owner, "a path to write to", wrong.got) from None
 
@@ -152,6 +178,7 @@ def _place(owner: str, path: str | Path) -> Path:
     place = checked_path(owner, path)
     if place.suffix not in (".json", ".toml"):
         raise _no_place(owner, "one that ends in .toml or .json", repr(str(path)))
+
     return place
 
 

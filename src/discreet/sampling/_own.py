@@ -43,29 +43,39 @@ def own_positions(
     Raises:
         SampleMisuse: a batch that the event rules out. The message names no record and no size.
     """
+    # All of the step before the first batch is given out: what is wrong with the last one must not
+    # come to light after the first was released.
     batches = [_checked(batch, policy, records) for batch in draw(records, stream)]
     if len(batches) != policy.batches_per_step:
         raise _ruled_out(policy, "another number of batches than the step has")
+
+    # A record that is in two batches of an epoch contributes twice to what is charged as once.
     if policy.batches_per_step > 1:
         together = np.sort(np.concatenate(batches))
         if not np.array_equal(together, np.arange(records)):
             raise _ruled_out(policy, "batches of an epoch that do not hold every record once")
+
     for batch in batches:
         yield within_batch(batch, part)
 
 
 def _checked(batch: ArrayLike, policy: Sampling, records: int) -> Positions:
     """Sorted positions inside the data set, none twice, as many as the policy allows."""
+    # An empty list has no kind of its own: NumPy takes it for floats.
     array = np.asarray(batch)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise _ruled_out(policy, "a batch that is not a list of whole numbers")
+
+    # Negative positions would count from the end, and reach a record twice under two names.
     ordered = np.sort(array.astype(np.int64))
-    if ordered.size and not (ordered[0] >= 0 and ordered[-1] < records):
+    if (ordered < 0).any() or (ordered >= records).any():
         raise _ruled_out(policy, "positions outside of the data set")
     if (np.diff(ordered) == 0).any():
         raise _ruled_out(policy, "a record that is twice in a batch")
+
     if not policy.smallest_batch(records) <= ordered.size <= policy.largest_batch(records):
         raise _ruled_out(policy, "a batch of a size that the policy never has")
+
     return ordered
 
 

@@ -52,11 +52,13 @@ def drawn_positions(
             got=type(policy).__name__,
             do="Add how it is drawn to the table of discreet/sampling/_policies.py.",
         )
+
     return draw(policy, records, stream, part)
 
 
 def within_batch(batch: Positions, part: range) -> Positions:
     """Those of the sorted positions that lie in `part`."""
+    # One slice: positions are sorted, and the part is a range.
     first, last = np.searchsorted(batch, (part.start, part.stop))
     return batch[first:last]
 
@@ -73,6 +75,8 @@ def _poisson(policy: Poisson, _: int, stream: Stream, part: range) -> Iterator[P
 def _truncated(
     policy: TruncatedPoisson, records: int, stream: Stream, part: range
 ) -> Iterator[Positions]:
+    # Whether the sample is cut depends on all records, so that each rank draws all of it. Who stays
+    # is drawn from bits of their own: those of the coins were read.
     drawn = bernoulli(stream, policy.probability, 0, records)
     if drawn.size > policy.limit:
         drawn = drawn[subset(stream.child("truncate"), policy.limit, drawn.size)]
@@ -86,6 +90,7 @@ def _fixed_size(
 
 
 def _shuffled(policy: Shuffled, records: int, stream: Stream, part: range) -> Iterator[Positions]:
+    # In whole numbers: sizes differ by at most one, and the last edge is the number of records.
     batches = policy.batches
     edges = np.array([records * batch // batches for batch in range(batches + 1)])
     yield from _cut(permutation(stream, records), edges, part)
@@ -94,13 +99,16 @@ def _shuffled(policy: Shuffled, records: int, stream: Stream, part: range) -> It
 def _balls_in_bins(
     policy: BallsInBins, records: int, stream: Stream, part: range
 ) -> Iterator[Positions]:
+    # Every record chooses its batch for itself; a small type sorts faster.
     batches = policy.batches
-    small = np.min_scalar_type(batches)  # a small type sorts faster
-    chosen = below(stream, batches, records).astype(small)
+    chosen = below(stream, batches, records).astype(np.min_scalar_type(batches))
+
+    # Batches nobody chose are counted as well, and come out empty (P28).
     edges = np.concatenate([[0], np.cumsum(np.bincount(chosen, minlength=batches))])
     yield from _cut(np.argsort(chosen, kind="stable"), edges, part)
 
 
+# A policy of the ledger that is not here can be accounted for, and not drawn.
 _DRAWS: dict[type[Sampling], Callable[[Any, int, Stream, range], Iterator[Positions]]] = {
     Everything: _everything,
     Poisson: _poisson,

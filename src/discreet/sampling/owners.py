@@ -16,6 +16,7 @@ from discreet.units import Unit
 
 __all__ = ["Owners"]
 
+# More rows than anybody owns: no limit, as a number.
 _ALL_ROWS = 2**62
 
 
@@ -56,6 +57,8 @@ class Owners:
                 got=f"something else in a {type(ids).__name__}",
                 do="Give every row an owner; a row without one can be its own.",
             )
+
+        # Rows sorted by their owner, in their order within it: unit u owns one piece of the list.
         _, number, counts = np.unique(array, return_inverse=True, return_counts=True)
         begins = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(begins, np.argsort(number, kind="stable").astype(np.int64, copy=False), unit)
@@ -78,6 +81,7 @@ class Owners:
             most_rows: of one unit, public; None takes all.
             stream: used for nothing else.
         """
+        # The rows with the smallest random keys: a uniform subset, by bits that belong to the row.
         starts, stops = self._begins[units], self._begins[units + 1]
         limit = _ALL_ROWS if most_rows is None else most_rows
         places = smallest_keys(stream, starts, stops, limit)
@@ -96,22 +100,33 @@ def _whole_or_text(ids: object) -> NDArray[np.generic] | None:
     It also drops null characters at the end of a text: two owners would become one, and each of
     them could move its record by twice the clip norm.
     """
-    array: NDArray[np.generic] | None
-    if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray):
-        array = _listed(ids)
-    else:
-        array = _listed(ids) if ids.dtype.kind == "O" else ids
+    # An array of numbers or texts is taken as it is. In all else, masked arrays included, a value
+    # may be missing, so that each is looked at.
+    array = (
+        ids
+        if isinstance(ids, np.ndarray)
+        and not isinstance(ids, np.ma.MaskedArray)
+        and ids.dtype.kind != "O"
+        else _listed(ids)
+    )
+
+    # Numbers with a fraction are refused: 1.0 and 1.0000000000000001 would be one owner.
     if array is None or array.ndim != 1 or not array.size or array.dtype.kind not in "iuUS":
         return None
+
     return array
 
 
 def _listed(ids: object) -> NDArray[np.generic] | None:
     """Ids that are Python objects, as an array, if all are whole numbers or all are texts."""
     listed: list[Any] = list(ids) if isinstance(ids, Iterable) else [None]
-    kinds = {type(owner) for owner in listed}
-    texts = all(issubclass(kind, str) for kind in kinds)
-    if texts and any(owner.endswith("\0") for owner in listed):
-        return None
-    numbers = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
-    return np.asarray(listed) if texts or numbers else None
+
+    # By the kinds that occur, which are few, and not by the owners, who are many.
+    kinds = set(map(type, listed))
+    if all(issubclass(kind, str) for kind in kinds):
+        has_hidden_end = any(owner.endswith("\0") for owner in listed)
+        return None if has_hidden_end else np.asarray(listed)
+
+    # True would be the owner 1.
+    has_numbers = bool not in kinds and all(issubclass(kind, int | np.integer) for kind in kinds)
+    return np.asarray(listed) if has_numbers else None

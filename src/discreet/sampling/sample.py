@@ -64,8 +64,11 @@ class Sample(SingleUse, copied=_COPIED, forked=_FORKED):
         self.event = event
         self.step, self.batch = place
         self._issuer = issuer
+
         # Taken once, also when two threads try at the same time, and never given back.
         self._token = threading.Lock()
+
+        # Nobody can write to them: what was drawn is what is released.
         self._units = _read_only(units)
         self._rows = None if grouped is None else _read_only(grouped[0])
         self._offsets = None if grouped is None else _read_only(grouped[1])
@@ -85,6 +88,7 @@ class Sample(SingleUse, copied=_COPIED, forked=_FORKED):
                 got="a sample of units that own rows",
                 do="Use `units`, or `rows` with `offsets`, and clip the sum over each unit's rows.",
             )
+
         return self.units
 
     @property
@@ -109,6 +113,8 @@ class Sample(SingleUse, copied=_COPIED, forked=_FORKED):
         self._refuse_fork()
         if self._offsets is not None:
             return self._offsets
+
+        # Every unit is one row.
         return _read_only(np.arange(len(self) + 1, dtype=np.int64))
 
     def __len__(self) -> int:
@@ -137,6 +143,8 @@ class Sample(SingleUse, copied=_COPIED, forked=_FORKED):
             SampleMisuse: it was used before, or this is a fork.
         """
         self._refuse_fork()
+
+        # Without waiting: whoever comes second is told so, also from another thread.
         if not self._token.acquire(blocking=False):
             raise SampleMisuse(
                 expected="a sample that was not used before",

@@ -20,7 +20,8 @@ from discreet.units import Randomness, Unit
 __all__ = ["Draw", "Sampler"]
 
 _OWNER = "Sampler"
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,15 @@ class Sampler:
         check.member(_OWNER, "policy", self.policy, SAMPLINGS)
         _set(self, "records", check.whole(_OWNER, "records", self.records, least=1))
         _set(self, "steps", check.whole(_OWNER, "steps", self.steps, least=1))
+
+        # A policy that states the number is charged by it: another one would be drawn otherwise
+        # than charged.
         stated = self.policy.stated_records
         if stated is not None and stated != self.records:
             raise _refused("records", f"the policy's {stated}", str(self.records))
+
         self._check_owners()
+
         draw: object = self.unsafe_drawn_by
         if draw is not None and not callable(draw):
             expected = "a function of the number of records and a stream"
@@ -98,11 +104,15 @@ class Sampler:
             if units != self.records:
                 expected = f"the number of units that own rows, {units}: units are the records"
                 raise _refused("records", expected, str(self.records))
+
         if self.rows_per_unit is None:
             return
+
+        # Who passes it believes that rows are joined by owner, which nobody told us.
         if self.owners is None:
             expected = "left out where every record is one row"
             raise _refused("rows_per_unit", expected, repr(self.rows_per_unit))
+
         rows = check.whole(_OWNER, "rows_per_unit", self.rows_per_unit, least=1)
         _set(self, "rows_per_unit", rows)
 
@@ -155,6 +165,8 @@ class Sampler:
         start = check.whole(owner, "start", start, least=0)
         ranks = check.whole(owner, "ranks", ranks, least=1)
         rank = check.whole(owner, "rank", rank, least=0)
+
+        # At its end a run is over, and resuming it draws nothing.
         if start > self.steps:
             raise ParameterError(
                 owner=owner, name="start", expected=f"at most steps={self.steps}", got=str(start)
@@ -163,12 +175,16 @@ class Sampler:
             raise ParameterError(
                 owner=owner, name="rank", expected=f"below ranks={ranks}", got=str(rank)
             )
+
+        # Parts of different samples do not join to one: their law would be nobody's (P22).
         if ranks > 1 and not _in_all_ranks(source):
             raise RandomnessMisuse(
                 expected="one secret in all ranks",
                 got="a source of this rank alone: ranks would draw parts of different samples",
                 do="Use Source.shared(secret, context=...) with the same secret in every rank.",
             )
+
+        # Public, and the same in every step: who is where does not depend on the draw.
         part = range(self.records * rank // ranks, self.records * (rank + 1) // ranks)
         return Draw(self, source, start, part)
 
@@ -198,13 +214,17 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
         self.sampler = sampler
         self._source = source
         self._part = part
-        self._lock = threading.Lock()  # a thread may draw ahead while another trains
+
+        # A thread may draw ahead while another trains.
+        self._lock = threading.Lock()
         self._samples = self._issue(start)
         self._left = (sampler.steps - start) * sampler.batches_per_step
 
     def _issue(self, start: int) -> Iterator[Sample]:
         sampler = self.sampler
         for step in range(start, sampler.steps):
+            # A stream for each step, by its number: a run that goes on later reads none of those
+            # that were read.
             stream = self._source.stream(Purpose.SAMPLE, step=step)
             for batch, units in enumerate(self._positions(stream)):
                 grouped = None
@@ -212,6 +232,7 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
                     # A unit is in one batch of a step, so no row's bits are read twice.
                     rows = stream.child("rows")
                     grouped = sampler.owners.grouped(units, sampler.rows_per_unit, rows)
+
                 yield Sample(
                     issuer=self,
                     event=sampler.policy,
@@ -225,6 +246,8 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
         sampler = self.sampler
         if sampler.unsafe_drawn_by is None:
             return drawn_positions(sampler.policy, sampler.records, stream, self._part)
+
+        # With bits of its own, so that a user's code cannot foresee who gives which rows.
         return own_positions(
             sampler.unsafe_drawn_by,
             sampler.policy,
@@ -240,6 +263,9 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
         self._refuse_fork()
         with self._lock:
             sample = next(self._samples, None)
+
+            # A generator that raised is over, and looks as if it had come to its end: the count
+            # tells the two apart.
             if sample is None and self._left:
                 raise SampleMisuse(
                     expected="a draw that goes on to its last step",
@@ -248,6 +274,7 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
                 )
             if sample is None:
                 raise StopIteration
+
             self._left -= 1
             return sample
 

@@ -31,7 +31,7 @@ __all__ = ["AccuracyTuning", "tune_for_accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class AccuracyTuning:
-    """What `tune_for_accuracy` found.
+    """The trials of `tune_for_accuracy`, and the plan that they lead to.
 
     Args:
         tuning: all trials, for the report.
@@ -59,10 +59,13 @@ class AccuracyTuning:
         """What is predicted, and what it assumes."""
         if self.plan is None:
             return f"No prediction: {self.trouble}."
+
         goal = self.plan.target
         meets = ""
         if goal is not None:
             meets = f", which by itself meets epsilon {goal.epsilon:g} at delta {goal.delta:g},"
+
+        # The sentence names what it assumes, so that nobody quotes the number without it.
         return (
             "Predicted, not measured: a plan with an expected batch of "
             f"{self.plan.expected_batch_size:g} and noise multiplier "
@@ -74,6 +77,7 @@ class AccuracyTuning:
         )
 
     def __str__(self) -> str:
+        # Without a plan the prediction itself says what the trouble is.
         lines = trials_table(self.tuning)
         if self.trouble and self.plan is not None:
             lines.append(f"Stopped early: {self.trouble}.")
@@ -140,6 +144,7 @@ def tune_for_accuracy(
         multiplier = noise * small.expected_batch_size / clip_norm
         noised = with_gaussian(small, clip_norm=clip_norm, noise_multiplier=multiplier)
         tries.append(({"average_noise": noise}, noised))
+
     enough = wanted if isinstance(data, Private) else None
     results = sweep(owner, trial, tries, data=data, enough=enough, progress=progress)
     results.scores(owner)  # an error if there is none
@@ -149,6 +154,9 @@ def tune_for_accuracy(
     if chosen is None:
         trouble = results.stopped or "not even the least noise that was tried reaches the accuracy"
         return AccuracyTuning(tuning, wanted, None, trouble)
+
+    # The same noise on the average at a larger batch is more noise on the sum, and costs less. That
+    # no batch is large enough is an answer, and the trials are in the record all the same.
     try:
         predicted = plan_at_average_noise(
             records=_records(small),
@@ -161,6 +169,7 @@ def tune_for_accuracy(
     except AccountingError as wrong:
         trouble = f"not even all records at once meet epsilon ({wrong.got})"
         return AccuracyTuning(tuning, wanted, None, trouble)
+
     return AccuracyTuning(tuning, wanted, predicted, results.stopped)
 
 
@@ -169,11 +178,14 @@ def _tolerated(trials: Sequence[Trial], wanted: float) -> int | None:
 
     Trials are ordered by their noise, the most first.
     """
+    # From the least noise upwards, until the first that fails: a good score beyond it is luck, and
+    # nothing to plan with.
     chosen = None
     for number, trial in reversed(list(enumerate(trials))):
         if trial.score is None or trial.score < wanted:
             break
         chosen = number
+
     return chosen
 
 

@@ -31,7 +31,7 @@ _NEXT_TO_NOTHING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ClipSearch:
-    """What `clip_search` found.
+    """The trials of `clip_search`, and the clip norm that they lead to.
 
     Args:
         tuning: all trials, for the report.
@@ -49,6 +49,7 @@ class ClipSearch:
     @property
     def best(self) -> float:
         """The best score of all clip norms that were tried."""
+        # There is one: a search without any score is an error, and no `ClipSearch`.
         return max(score for _, score in self._points)
 
     @property
@@ -59,9 +60,11 @@ class ClipSearch:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before taking the number."""
+        # Trials stand in ascending order of the clip norm.
         smallest = self.tuning.trials[0].values["clip_norm"]
         if self.clip_norm > smallest:
             return ()
+
         note = "The smallest clip norm that was tried is good enough: a smaller one may be too."
         return (f"{note} Try smaller ones.",)
 
@@ -125,6 +128,8 @@ def clip_search(
                 "under privacy (AdaptiveClip), or do without one (Normalised). Nothing was tried."
             ),
         )
+
+    # Asked for its error: a plan with several clip norms has none to search for.
     gaussian_of(owner, checked_plan(owner, plan))
     slack = check.not_negative(owner, "tolerance", tolerance)
 
@@ -132,8 +137,10 @@ def clip_search(
     for clip_norm in sorted(distinct(owner, "clip_norms", clip_norms, least=2)):
         quiet = with_gaussian(plan, clip_norm=clip_norm, noise_multiplier=_NEXT_TO_NOTHING)
         tries.append(({"clip_norm": clip_norm}, quiet))
+
     results = sweep(owner, trial, tries, data=data, progress=progress)
 
+    # The smallest number is that of the smallest clip norm, which needs the least noise.
     scores = results.scores(owner)
     best = max(scores.values())
     chosen = min(number for number, score in scores.items() if score >= best - slack)

@@ -33,7 +33,7 @@ _ONE_CLIP_NORM = "one with a single clip norm for all gradients, where clip norm
 
 @dataclass(frozen=True, slots=True)
 class ComputeTuning:
-    """What `tune_for_compute` found.
+    """The trials of `tune_for_compute`, and the plan of the best one.
 
     Args:
         tuning: all trials, for the report.
@@ -60,6 +60,8 @@ class ComputeTuning:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before taking the numbers."""
         notes = []
+
+        # Of two values the best is always at an end, and nothing follows from it.
         for name in self.tuning.names:
             tried = sorted({trial.values[name] for trial in self.tuning.trials})
             if len(tried) > 2 and self.best.values[name] in (tried[0], tried[-1]):
@@ -67,8 +69,10 @@ class ComputeTuning:
                     f"The best {name} lies at the end of those that were tried: there may be "
                     "better ones beyond."
                 )
+
         if self.stopped:
             notes.append(f"Stopped early: {self.stopped}.")
+
         return tuple(notes)
 
     def __str__(self) -> str:
@@ -83,6 +87,8 @@ class ComputeTuning:
                 name = "score" if clip_norm is None else f"clip norm {clip_norm:g}"
                 point = trial.values["learning_rate"], trial.score
                 points.setdefault(name, []).append(point)
+
+        # The chosen trial has a score; the type alone allows that there is none.
         score = self.best.score
         picture = Picture(
             title=f"Noise multiplier {self.plan.noise_multiplier:.4g}, on {source(self.tuning)}",
@@ -138,6 +144,8 @@ def tune_for_compute(
     owner = "tune_for_compute"
     checked_plan(owner, plan)
     rates = distinct(owner, "learning_rates", learning_rates)
+
+    # All of it before the first trial, so that a wrong number costs no training and no privacy.
     tries: list[tuple[dict[str, float], Plan]] = []
     if clip_norms is None:
         tries = [({"learning_rate": rate}, plan) for rate in rates]
@@ -145,10 +153,12 @@ def tune_for_compute(
         for clip_norm in distinct(owner, "clip_norms", clip_norms):
             clipped = _clipped(owner, plan, clip_norm)
             tries += [({"learning_rate": rate, "clip_norm": clip_norm}, clipped) for rate in rates]
+
     results = sweep(owner, trial, tries, data=data, progress=progress)
 
+    # The first of several that are equal.
     scores = results.scores(owner)
-    chosen = max(scores, key=lambda number: scores[number])  # the first of several that are equal
+    chosen = max(scores, key=lambda number: scores[number])
     _, best_plan = tries[chosen]
     return ComputeTuning(results.record(Method.COMPUTE, chosen), best_plan, results.stopped)
 
@@ -158,9 +168,15 @@ def _clipped(owner: str, plan: Plan, clip_norm: float) -> Plan:
     try:
         mechanism = plan.mechanism.with_clip_norm(clip_norm)
     except ParameterError as wrong:
-        do = "Leave clip_norms out, or make it with Plan.dpsgd."
         raise ParameterError(
-            owner=owner, name="plan", expected=_ONE_CLIP_NORM, got=wrong.got, do=do
+            owner=owner,
+            name="plan",
+            expected=_ONE_CLIP_NORM,
+            got=wrong.got,
+            do="Leave clip_norms out, or make it with Plan.dpsgd.",
         ) from None
+
+    # The multiplier stays, and epsilon with it; that it still meets the target is certified anew,
+    # before the plan carries it again.
     changed = replace(plan, mechanism=mechanism, target=None)
     return changed if plan.target is None else changed.certified(plan.target)

@@ -87,6 +87,7 @@ class Private:
         object.__setattr__(self, "records", check.whole(owner, "records", self.records, least=1))
         object.__setattr__(self, "noise_std", check.positive(owner, "noise_std", self.noise_std))
         terms = check.instance(owner, "ledger", self.ledger, Ledger).terms
+
         # A list that the first run settles would hold the first trial and nothing else, not even
         # its score.
         if terms is None or (terms.rule is Rule.LIST and not terms.complete):
@@ -110,6 +111,8 @@ class Private:
         """What the runs of trials and scores declare: that they were fixed in advance, where the
         ledger holds them to it.
         """
+        # A list refuses whatever is not on it, so that what it admits was fixed. A filter or an
+        # odometer holds whatever was chosen, and nothing less may be declared under it (P39).
         terms = self.ledger.terms
         listed = terms is not None and terms.rule is Rule.LIST
         return Parameters.FIXED_IN_ADVANCE if listed else Parameters.CHOSEN_FROM_OUTPUTS

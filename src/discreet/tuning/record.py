@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 
 from discreet import _strict_json
@@ -18,7 +19,8 @@ __all__ = ["TUNING_SCHEMA", "Method", "Trial", "Tuning", "TuningKind"]
 TUNING_SCHEMA = 1
 """Version of the file. Another one is refused, never guessed at."""
 
-_set = object.__setattr__  # writes the normalised fields of a frozen value during its construction
+# Writes the normalised fields of a frozen value during its construction.
+_set = object.__setattr__
 
 
 class TuningKind(Enum):
@@ -65,11 +67,13 @@ class Trial:
         if self.score is not None:
             _set(self, "score", check.real(owner, "score", self.score))
 
+        # A text is a sequence as well, and each of its letters a label.
         runs: object = self.runs
         if not isinstance(runs, tuple | list):
             raise ParameterError(
                 owner=owner, name="runs", expected="a tuple of labels", got=type(runs).__name__
             )
+
         _set(self, "runs", tuple(check.label(owner, "runs", run) for run in runs))
 
 
@@ -120,9 +124,13 @@ class Tuning:
         check.label(owner, "about", self.about, empty=True)
         _set(self, "score_noise", check.not_negative(owner, "score_noise", self.score_noise))
         _set(self, "made", check.timestamp(owner, "made", self.made))
+
         self._check_trials()
         if self.chosen is not None:
             self._check_chosen(self.chosen)
+
+        # What cost privacy names its runs, and what cost none must not: a report compares the
+        # names with the ledger.
         if self.kind is TuningKind.PRIVATE:
             self._check_charged()
         elif self.ledger_head is not None or self.runs:
@@ -134,9 +142,12 @@ class Tuning:
         trials: object = self.trials
         if not isinstance(trials, tuple | list) or not trials:
             raise _wrong("trials", "a tuple of trials, at least one", type(trials).__name__)
+
         for trial in trials:
             check.member("Tuning", "trials", trial, (Trial,))
         _set(self, "trials", tuple(trials))
+
+        # They are the columns of one table, in one order.
         if len({tuple(trial.values) for trial in self.trials}) > 1:
             raise _wrong("trials", "trials of the same names", "trials of several")
 
@@ -145,6 +156,7 @@ class Tuning:
         number = check.whole("Tuning", "chosen", chosen, least=0)
         if number >= len(self.trials) or self.trials[number].score is None:
             raise _wrong("chosen", "the number of a trial that has a score", repr(number))
+
         _set(self, "chosen", number)
 
     def _check_charged(self) -> None:
@@ -152,12 +164,22 @@ class Tuning:
         if self.method is Method.CLIP_SEARCH:
             raise _wrong("method", "one with noise, for private data", self.method.value)
         check.digest("Tuning", "ledger_head", self.ledger_head)
+
+        # Trials that share a run, or have none, would be trials that nobody paid for (P39).
         if not all(trial.runs for trial in self.trials):
-            expected = "the runs that each trial charged, for private data"
-            raise _wrong("trials", expected, "a trial without")
+            raise _wrong(
+                "trials",
+                "the runs that each trial charged, for private data",
+                "a trial without",
+            )
         if len(set(self.runs)) < len(self.runs):
-            expected = "runs of its own for each trial, for private data"
-            raise _wrong("trials", expected, "a run that is named twice")
+            raise _wrong(
+                "trials",
+                "runs of its own for each trial, for private data",
+                "a run that is named twice",
+            )
+
+        # A score is a number of the private data like any other.
         has_scores = any(trial.score is not None for trial in self.trials)
         if has_scores and self.score_noise == 0.0:
             raise _wrong("score_noise", "above 0, for scores of private data", "0")
@@ -176,21 +198,23 @@ class Tuning:
     @property
     def runs(self) -> tuple[str, ...]:
         """Labels of all runs that were charged."""
-        return tuple(run for trial in self.trials for run in trial.runs)
+        return tuple(chain.from_iterable(trial.runs for trial in self.trials))
 
     def to_json(self) -> str:
         """Write the record as JSON; `from_json` gives an equal one."""
+        # Every field, by its own name; below, those that JSON has no word for are replaced.
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         trials = [
             {"values": dict(trial.values), "score": trial.score, "runs": list(trial.runs)}
             for trial in self.trials
         ]
+
         texts = {"method": self.method.value, "kind": self.kind.value, "trials": trials}
         return _strict_json.to_text({"schema": TUNING_SCHEMA} | values | texts)
 
     @classmethod
     def from_json(cls, text: str) -> Tuning:
-        """Read what `to_json` wrote.
+        """Read a record from what `to_json` wrote.
 
         Raises:
             ParameterError: no JSON, another schema, a field too many or too few, a key twice, a
@@ -200,6 +224,8 @@ class Tuning:
         table = _strict_json.read_version(
             "Tuning", text, schema=TUNING_SCHEMA, names=names, writer="Tuning.save"
         )
+
+        # Names of enumerations are those of the file, and all else is for the constructor to check.
         if not isinstance(table["trials"], list):
             raise _wrong("trials", "a list", type(table["trials"]).__name__)
         table["trials"] = tuple(_trial(trial) for trial in table["trials"])
@@ -220,6 +246,8 @@ class Tuning:
 def _trial(table: object) -> Trial:
     if not isinstance(table, dict):
         raise _wrong("trials", "objects", type(table).__name__)
+
+    # Before the call: a field too many would be a TypeError about an argument.
     _strict_json.check_fields("Tuning", table, [field.name for field in fields(Trial)])
     return Trial(**table)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from discreet import _validate as check
 from discreet.aggregation import Aggregator
 from discreet.errors import ParameterError
-from discreet.ledger import Everything, Snapshot
+from discreet.ledger import Everything, RunRecord, Snapshot
 from discreet.mechanisms import Gaussian, Groups
 from discreet.plan import Plan
 from discreet.sampling import Sampler
@@ -54,13 +54,17 @@ def planned_trials(plans: Iterable[Plan], *, records: int, noise_std: float) -> 
         raise ParameterError(
             owner="planned_trials", name="plans", expected="one plan for each trial", got="none"
         )
+
     validation = check.whole("planned_trials", "records", records, least=1)
     noise = check.positive("planned_trials", "noise_std", noise_std)
 
     # Not a Programme, whose plans have one number of records: those that validate may be others.
-    planned = [(plan, _score_plan(plan, validation, noise)) for plan in trials]
-    runs = tuple(run for pair in planned for plan in pair for run in plan.snapshot().runs)
-    return Snapshot(runs=runs)
+    runs: list[RunRecord] = []
+    for plan in trials:
+        score = _score_plan(plan, validation, noise)
+        runs += [*plan.snapshot().runs, *score.snapshot().runs]
+
+    return Snapshot(runs=tuple(runs))
 
 
 def score_plan(data: Private, plan: Plan) -> Plan:
@@ -69,6 +73,8 @@ def score_plan(data: Private, plan: Plan) -> Plan:
 
 
 def _score_plan(plan: Plan, records: int, noise_std: float) -> Plan:
+    # One value in [0, 1] for each record: the clip norm 1 changes none, and noise_std is the
+    # multiplier. Every record takes part, so that sampling hides nobody.
     return Plan(
         sampler=Sampler(Everything(), records=records, steps=1),
         mechanism=Groups({_LEAF: Gaussian(1.0, noise_std)}),
@@ -90,10 +96,13 @@ def released_score(values: object, data: Private, plan: Plan, label: str) -> flo
     Raises:
         BudgetExceeded: the score does not fit; nothing was charged or released.
     """
+    # Checked before anything is charged.
     rows = _rows(values, data.records)
     run = Aggregator(
         score_plan(data, plan), ledger=data.ledger, label=label, parameters=data.parameters
     )
+
+    # One sample of everybody; the engine clips, charges and noises as in training.
     (sample,) = run.samples()
     released = run.release(sample, {_LEAF: rows[sample.indices]})
     return float(released[_LEAF][0]) / data.records
@@ -106,10 +115,12 @@ def _rows(values: object, records: int) -> NDArray[np.float64]:
     """
     if not isinstance(values, np.ndarray):
         raise _no_values(records, f"a {type(values).__name__}")
+
     if values.dtype.kind not in "biuf" or values.shape != (records,):
         # Not how many there are: of a selection, such as all that are right, that would be the
         # score.
         raise _no_values(records, f"another array, of {values.dtype}")
+
     with np.errstate(all="ignore"):  # no record may raise
         numbers = np.nan_to_num(np.asarray(values).astype(np.float64), nan=0.0)
         return np.clip(numbers, 0.0, 1.0)[:, np.newaxis]

@@ -47,6 +47,7 @@ class Settings:
                 got=f"a sweep of {', '.join(self.values)}",
                 do="Take the learning rate that is good without privacy.",
             )
+
         return self.values["learning_rate"]
 
     @property
@@ -57,25 +58,34 @@ class Settings:
         return gaussian_of("Settings", self.plan).clip_norm
 
     def plan_for(self, records: int) -> Plan:
-        """The same batch, steps, clip norm and noise for a data set of another size, such as public
-        data.
+        """Make a plan of the same batch, steps, clip norm and noise for a data set of another size,
+        such as public data.
 
         Args:
             records: of that data set, at least the expected batch size.
         """
         owner, sampler = "Settings.plan_for", self.plan.sampler
         size = check.whole(owner, "records", records, least=1)
+
+        # Owners belong to the rows of one data set, and only of Poisson samples is it clear what
+        # the same batch is on another.
         has_rows = isinstance(sampler, Sampler) and sampler.owners is None
         if not has_rows or not isinstance(sampler.event, Poisson):
-            expected, got = (
-                "one with Poisson samples of records that are rows",
-                type(sampler.event).__name__,
+            raise ParameterError(
+                owner=owner,
+                name="plan",
+                expected="one with Poisson samples of records that are rows",
+                got=type(sampler.event).__name__,
             )
-            raise ParameterError(owner=owner, name="plan", expected=expected, got=got)
+
         batch = self.plan.expected_batch_size
         if batch > size:
-            expected = f"at least the expected batch size, {batch:g}"
-            raise ParameterError(owner=owner, name="records", expected=expected, got=str(size))
+            raise ParameterError(
+                owner=owner,
+                name="records",
+                expected=f"at least the expected batch size, {batch:g}",
+                got=str(size),
+            )
 
         # Without the target: epsilon is another one there.
         resized = Sampler(Poisson(batch / size), records=size, steps=sampler.steps)
@@ -91,9 +101,12 @@ def distinct(owner: str, name: str, values: object, *, least: int = 1) -> list[f
     expected = f"numbers above 0, {least} or more, none of them twice"
     if not isinstance(values, Iterable) or isinstance(values, str | bytes):
         raise ParameterError(owner=owner, name=name, expected=expected, got=type(values).__name__)
+
+    # Twice the same value would be two trials with one name, and on private data paid for twice.
     numbers = [check.positive(owner, name, value) for value in values]
     if len(numbers) < least or len(set(numbers)) < len(numbers):
         raise ParameterError(owner=owner, name=name, expected=expected, got=f"{numbers!r:.80}")
+
     return numbers
 
 
@@ -104,6 +117,7 @@ def checked_plan(owner: str, plan: object) -> Plan:
         raise _not_executable(owner, "one without noise")
     if not isinstance(checked.sampler, Sampler):
         raise _not_executable(owner, "one that states a probability only")
+
     return checked
 
 
@@ -122,18 +136,23 @@ def gaussian_of(owner: str, plan: Plan) -> Gaussian:
     mechanism: Mechanism = plan.mechanism
     if isinstance(mechanism, Groups) and len(mechanism.mechanisms) == 1:
         (mechanism,) = mechanism.mechanisms.values()
+
     if not isinstance(mechanism, Gaussian):
-        expected, got = (
-            "one with a single clip norm, as Plan.dpsgd makes it",
-            type(plan.mechanism).__name__,
+        raise ParameterError(
+            owner=owner,
+            name="plan",
+            expected="one with a single clip norm, as Plan.dpsgd makes it",
+            got=type(plan.mechanism).__name__,
         )
-        raise ParameterError(owner=owner, name="plan", expected=expected, got=got)
+
     return mechanism
 
 
 def with_gaussian(plan: Plan, *, clip_norm: float, noise_multiplier: float) -> Plan:
     """Put other numbers into a plan; its target goes, as they may not meet it."""
     changed = Gaussian(clip_norm, noise_multiplier)
+
+    # Under the pattern that it had, which is the group's name in the ledger.
     if isinstance(plan.mechanism, Groups):
         groups = Groups(dict.fromkeys(plan.mechanism.mechanisms, changed))
         return replace(plan, mechanism=groups, target=None)

@@ -26,10 +26,9 @@ def trials_table(record: Tuning) -> list[str]:
     """Write one line for each trial, the chosen one marked, and a last line that names the data."""
     rows = [[*record.names, "score"], *map(_cells, record.trials)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(cells))
+    lines = ["  ".join(map(str.rjust, row, widths)) for row in rows]
+
+    # The first line is the header.
     if record.chosen is not None:
         lines[record.chosen + 1] += "  <- chosen"
     if record.score_noise > 0.0:
@@ -96,6 +95,7 @@ def draw(owner: str, path: str | os.PathLike[str], picture: Picture) -> Path:
     if place.suffix not in _SUFFIXES:
         expected = f"one that ends in {' or '.join(_SUFFIXES)}"
         raise ParameterError(owner=owner, name="path", expected=expected, got=repr(str(place)))
+
     write_over(owner, place, _figure(picture, place.suffix))
     return place
 
@@ -104,15 +104,19 @@ def _figure(picture: Picture, suffix: str) -> bytes:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415  (only who draws needs it)
     except ImportError:
-        do = "Install it: pip install 'discreet[plots]'. Nothing was written."
         raise DiscreetError(
-            expected="matplotlib, to draw a figure", got="an installation without it", do=do
+            expected="matplotlib, to draw a figure",
+            got="an installation without it",
+            do="Install it: pip install 'discreet[plots]'. Nothing was written.",
         ) from None
+
+    # A figure of its own, not pyplot's: that would keep it, and may want a screen.
     drawing = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = drawing.subplots()
     for line in picture.lines:
         x, y = zip(*line.points, strict=True)
         axes.errorbar(x, y, yerr=picture.noise or None, marker=".", capsize=3.0, label=line.name)
+
     if picture.level is not None:
         level, name = picture.level
         axes.axhline(level, linestyle="--", linewidth=1.0, color="grey", label=name)
@@ -120,11 +124,15 @@ def _figure(picture: Picture, suffix: str) -> bytes:
         across, score = picture.chosen
         ring = axes.scatter(across, score, s=120.0, zorder=3.0, label="chosen")
         ring.set(facecolors="none", edgecolors="black")
+
+    # Learning rates, clip norms and noises are tried by factors.
     axes.set(xlabel=picture.across, ylabel="score", xscale="log")
+
     # Names are other people's: nothing in them is a formula.
     axes.set_title(picture.title, fontsize="small", wrap=True, parse_math=False)
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize="small")
+
     file = io.BytesIO()
     drawing.savefig(file, format=suffix.removeprefix("."), dpi=150)
     return file.getvalue()
@@ -155,6 +163,8 @@ def trials_bar(total: int, *, shown: bool | None) -> Iterator[Callable[[float | 
         progress.TimeElapsedColumn(),
         progress.TextColumn("{task.fields[best]}"),
     )
+
+    # Standard output is left alone where it goes to a file: what a trial prints belongs there.
     visible = is_terminal(sys.stderr) if shown is None else shown
     with progress.Progress(
         *columns,

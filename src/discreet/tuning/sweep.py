@@ -41,8 +41,11 @@ TrialFunction: TypeAlias = Callable[[Settings], Any]
 record (private data).
 """
 
-_LONGEST = 190  # characters of a label, which the score's is a little longer than
-_SCORE = ", score"  # ends the label of a score's run
+# Characters of a trial's label; that of its score is a little longer, and labels end at 200.
+_LONGEST = 190
+
+# Ends the label of a score's run.
+_SCORE = ", score"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +73,15 @@ class Sweep:
         }
         if scores:
             return scores
+
+        # Two reasons for having none, and another remedy for each: no budget, or no convergence.
         if self.stopped:
             raise BudgetExceeded(
                 expected="a budget for one trial and its score",
                 got=self.stopped,
                 do=_advice(self.data),
             )
+
         raise ParameterError(
             owner=owner,
             name="trial",
@@ -112,6 +118,7 @@ def _advice(data: Data) -> str:
             "Only trials that were fixed before the first release fit a list; a filter or an "
             "odometer admits others."
         )
+
     return "Give the plan more noise, or another ledger a larger budget before its first run."
 
 
@@ -139,32 +146,38 @@ def sweep(
         raise ParameterError(
             owner=owner, name="trial", expected="a function of settings", got=type(trial).__name__
         )
+
+    # A name of its own for each sweep: a second one on the same ledger must not find its labels
+    # taken, nor take the first one's charges for its own.
     name = secrets.token_hex(4)
+    wanted = math.inf if enough is None else enough
     trials: list[Trial] = []
     stopped = ""
-    best: float | None = None
+
     with trials_bar(len(tries), shown=progress) as advance:
         for number, (values, plan) in enumerate(tries, 1):
             settings = Settings(label=_label(name, number, values), plan=plan, values=values)
             if isinstance(data, Private):
-                made, stopped = _private(trial, settings, data)
+                attempt, stopped = _private(trial, settings, data)
             else:
-                made = Trial(values, _score(owner, trial(settings)))
-            if made is not None:
-                trials.append(made)
-                best = _better(best, made.score)
-            if stopped or (best is not None and enough is not None and best >= enough):
+                attempt = Trial(values, _score(owner, trial(settings)))
+
+            # A trial that was charged counts even if the budget ended before its score.
+            if attempt is not None:
+                trials.append(attempt)
+            best = max((each.score for each in trials if each.score is not None), default=None)
+
+            if stopped or (best is not None and best >= wanted):
                 break
             advance(best)
+
+    # Of the ledger as it is now, so that the record holds for all charges above.
     head = data.ledger.head() if isinstance(data, Private) else None
     return Sweep(tuple(trials), data, stopped, head)
 
 
-def _better(best: float | None, score: float | None) -> float | None:
-    return score if best is None or (score is not None and score > best) else best
-
-
 def _label(name: str, number: int, values: Mapping[str, float]) -> str:
+    # Cut at the end: what tells labels apart stands first.
     what = ", ".join(f"{key} {value:g}" for key, value in values.items())
     return f"tuning {name}, trial {number}: {what}"[:_LONGEST]
 
@@ -175,8 +188,9 @@ def _score(owner: str, score: object) -> float | None:
     try:
         return check.real(owner, "score", score, expected=expected)
     except ParameterError:
+        # Training diverged: a result too.
         if isinstance(score, numbers.Real) and not math.isfinite(score):
-            return None  # training diverged: a result too
+            return None
         raise
 
 
@@ -187,18 +201,25 @@ def _private(trial: TrialFunction, settings: Settings, data: Private) -> tuple[T
         The trial, and why the sweep ends here, if it does.
     """
     ledger, label = data.ledger, settings.label
+
+    # Asked before, with the score: a trial whose score does not fit would be paid for in vain.
     stopped = _without_room(settings, data)
     if stopped:
         return None, stopped
+
+    # Nothing of what the trial returned is released unless the ledger shows that it was charged.
     try:
         values = trial(settings)
         _check_charged(ledger, label)
         score = released_score(values, data, settings.plan, label + _SCORE)
+
+    # All the same the trial may have charged more than its plan, or others drew on the ledger.
     except BudgetExceeded as wrong:
         stopped = f"the budget refused {label}: {wrong.got}"
         if not _charged(ledger, label):
             return None, stopped
         return Trial(settings.values, None, (label,)), stopped
+
     return Trial(settings.values, score, (label, label + _SCORE)), ""
 
 
@@ -209,6 +230,8 @@ def _without_room(settings: Settings, data: Private) -> str:
     """
     _check_unmarked(data.ledger)
     score = score_plan(data, settings.plan)
+
+    # Trial and score are two runs; whether both fit is asked as if they were one.
     info = settings.plan.run_info(parameters=data.parameters)
     groups = tuple({*info.groups, *score.run_info().groups})
     planned = [(plan.step, plan.steps) for plan in (settings.plan, score)]
@@ -216,10 +239,12 @@ def _without_room(settings: Settings, data: Private) -> str:
         data.ledger.check_admits(replace(info, groups=groups), planned)
     except BudgetExceeded as wrong:
         return f"the next trial does not fit the budget: {wrong.got}"
+
     return ""
 
 
 def _charged(ledger: Ledger, label: str) -> int:
+    # Steps under this label: the run may have been charged in several pieces.
     return sum(charge.count for charge in ledger.charges() if charge.run.label == label)
 
 
@@ -236,6 +261,8 @@ def _check_charged(ledger: Ledger, label: str) -> None:
                 "score was released."
             ),
         )
+
+    # The trial itself may have marked the ledger: with a test key, or a plan without noise.
     _check_unmarked(ledger)
 
 

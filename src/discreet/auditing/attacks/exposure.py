@@ -28,10 +28,15 @@ from discreet.errors import NumericsError, ParameterError
 
 __all__ = ["Exposure", "exposure_by_fit", "exposure_by_rank", "exposure_chance", "exposure_limit"]
 
+# Chances are rounded up: by a factor, and by the smallest number where the exponential underflows.
 _UP = 1.0 + 2.0**-48
-_TINY = 2.0**-1074  # where the exponential underflows
-_LEAST_TO_FIT = 100  # candidates: half of them for three parameters, half for the test of the fit
-_DOUBTFUL = 0.01  # p-value below which a fit is said to be bad
+_TINY = 2.0**-1074
+
+# Candidates: half of them for three parameters, half for the test of the fit.
+_LEAST_TO_FIT = 100
+
+# P-value below which a fit is said to be bad.
+_DOUBTFUL = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +70,13 @@ class Exposure:
         if self.fit is None:
             largest = math.log2(self.candidates)
             return f"of at most {largest:.1f}, by rank among {self.candidates} candidates."
+
         curve = f"by a skew-normal curve through the losses of {self.candidates - 1} candidates."
         if self.fit < _DOUBTFUL:
             doubt = f"The curve does not fit (p = {self.fit:.1g}): do not use this figure."
             return f"{curve} {doubt}"
+
+        # The test saw candidates, and none of them is as far out as the secret.
         fits = f"The curve fits where there are candidates (p = {self.fit:.2g})"
         return f"{curve} {fits}; beyond, it is extrapolated."
 
@@ -88,6 +96,7 @@ def exposure_by_rank(loss: float, candidates: ArrayLike) -> Exposure:
     >>> exposure_by_rank(0.5, [2.0, 3.0, 1.0]).bits, exposure_by_rank(2.0, [2.0, 3.0, 1.0]).bits
     (2.0, 0.415...)
     """
+    # Behind all that are equal: otherwise a constant loss would have the highest exposure.
     secret, losses = _checked("exposure_by_rank", loss, candidates)
     rank = 1 + int(np.count_nonzero(losses <= secret))
     return Exposure(bits=math.log2((losses.size + 1) / rank), candidates=losses.size + 1)
@@ -121,6 +130,8 @@ def exposure_by_fit(loss: float, candidates: ArrayLike) -> Exposure:
         raise ParameterError(
             owner=owner, name="candidates", expected=expected, got=str(losses.size)
         )
+
+    # Losses that differ by rounding alone have no curve.
     centre, width = float(losses.mean()), float(losses.std())
     if not width > 1e-9 * (1.0 + abs(centre)):
         raise _no_curve("candidates that all have the same loss")
@@ -131,8 +142,10 @@ def exposure_by_fit(loss: float, candidates: ArrayLike) -> Exposure:
         curve = scipy.stats.skewnorm(*scipy.stats.skewnorm.fit(scaled[::2]))
         p_value = float(scipy.stats.kstest(scaled[1::2], curve.cdf).pvalue)
         bits = -_log_cdf(curve, (secret - centre) / width) / math.log(2.0)
+
     if not math.isfinite(bits) or not math.isfinite(p_value):
         raise _no_curve("a fit that is no number")
+
     return Exposure(bits=max(0.0, bits), candidates=losses.size + 1, fit=p_value)
 
 
@@ -154,10 +167,12 @@ def exposure_chance(bits: float, *, epsilon: float, delta: float = 0.0) -> float
     k = check.not_negative(owner, "bits", bits)
     spent = check.not_negative(owner, "epsilon", epsilon)
     failing = check.fraction(owner, "delta", delta, zero=True, one=True)
+
     # e^epsilon 2^-k + delta, each step rounded up.
     exponent = spent - k * math.log(2.0) + 2.0**-48 * (spent + k)
     if exponent >= 0.0:
         return 1.0
+
     return min(1.0, (math.exp(exponent) + failing) * _UP + _TINY)
 
 
@@ -181,6 +196,8 @@ def exposure_limit(*, epsilon: float, delta: float = 0.0, probability: float = 0
     if not allowed > failing:
         expected = f"above delta={failing!r}"
         raise ParameterError(owner=owner, name="probability", expected=expected, got=repr(allowed))
+
+    # e^epsilon 2^-k + delta = probability, solved for k.
     return (spent - math.log(allowed - failing)) / math.log(2.0) * _UP + 2.0**-40
 
 
@@ -191,6 +208,9 @@ def _log_cdf(curve: scipy.stats.distributions.rv_frozen, x: float) -> float:
     """
     if x >= curve.median():
         return float(curve.logcdf(x))
+
+    # Left of the median the density falls towards the left: the ratio is at most 1 but for
+    # rounding.
     top = float(curve.logpdf(x))
     area, _ = scipy.integrate.quad(
         lambda t: math.exp(min(0.0, float(curve.logpdf(x - t)) - top)), 0.0, np.inf
@@ -199,9 +219,10 @@ def _log_cdf(curve: scipy.stats.distributions.rv_frozen, x: float) -> float:
 
 
 def _no_curve(got: str) -> NumericsError:
-    do = "Use the exposure by rank."
     return NumericsError(
-        expected="losses that a skew-normal curve can be fitted to", got=got, do=do
+        expected="losses that a skew-normal curve can be fitted to",
+        got=got,
+        do="Use the exposure by rank.",
     )
 
 
@@ -214,4 +235,5 @@ def _checked(owner: str, loss: float, candidates: ArrayLike) -> tuple[float, NDA
         expected = "finite losses in one axis, at least one"
         got = f"{losses.dtype}, shape {losses.shape}"
         raise ParameterError(owner=owner, name="candidates", expected=expected, got=got)
+
     return secret, losses.astype(np.float64)

@@ -23,8 +23,11 @@ __all__ = ["Membership", "lira", "logit_confidence", "loss_attack"]
 
 _Floats = NDArray[np.float64]
 
-_LEAST_LOSS = 2.0**-53  # below, 1 - e^-loss is zero in float64
-_LEAST_STD = 1e-6  # of models that all agree
+# Of losses below it, 1 - e^-loss is zero in float64.
+_LEAST_LOSS = 2.0**-53
+
+# Standard deviation that is taken for models that all agree.
+_LEAST_STD = 1e-6
 
 # Models on each side of every record, from which on each record has a variance of its own.
 _MANY = 32
@@ -52,11 +55,15 @@ class Membership:
     scores: Scores
 
     def __post_init__(self) -> None:
+        # Every rate here has the number of one side below the line.
         inside = check.instance("Membership", "scores", self.scores, Scores).inside
         if inside.all() or not inside.any():
-            expected = "scores of members and of non-members"
-            got = f"{int(inside.sum())} members among {inside.size} records"
-            raise ParameterError(owner="Membership", name="scores", expected=expected, got=got)
+            raise ParameterError(
+                owner="Membership",
+                name="scores",
+                expected="scores of members and of non-members",
+                got=f"{int(inside.sum())} members among {inside.size} records",
+            )
 
     @property
     def auc(self) -> float:
@@ -64,6 +71,7 @@ class Membership:
 
         Ties count half; 0.5 is chance.
         """
+        # By the sum of the members' ranks (Mann and Whitney): as many pairs as are in order.
         inside = self.scores.inside
         members = int(inside.sum())
         pairs = members * (inside.size - members)
@@ -80,6 +88,7 @@ class Membership:
         """
         order = np.argsort(-self.scores.values, kind="stable")
         values, inside = self.scores.values[order], self.scores.inside[order]
+
         # Equal scores are on the same side of every threshold.
         ends = np.append(values[1:] != values[:-1], True)
         hit, wrong = np.cumsum(inside)[ends], np.cumsum(~inside)[ends]
@@ -95,6 +104,8 @@ class Membership:
     def __str__(self) -> str:
         members = int(self.scores.inside.sum())
         outsiders = len(self.scores) - members
+
+        # The caveats are part of the text: without them the rates read like a proof.
         shown = [rate for rate in _RATES if rate * outsiders >= _LEAST_ACCUSED]
         rates = [f"At a false-positive rate of {rate:.1%}: {self.hits(rate)}.\n" for rate in shown]
         return (
@@ -119,10 +130,14 @@ def logit_confidence(losses: ArrayLike) -> _Floats:
     """
     entropies = _numbers("logit_confidence", "losses", losses, axes=None)
     if (entropies < 0.0).any():
-        expected = "cross entropies, which are at least 0"
         raise ParameterError(
-            owner="logit_confidence", name="losses", expected=expected, got="some below"
+            owner="logit_confidence",
+            name="losses",
+            expected="cross entropies, which are at least 0",
+            got="some below",
         )
+
+    # log p = -loss, and 1 - p by expm1: for small losses, 1 - e^-loss has no digits left.
     entropies = np.maximum(entropies, _LEAST_LOSS)
     logits: _Floats = -entropies - np.log(-np.expm1(-entropies))
     return logits
@@ -168,17 +183,27 @@ def lira(
     x = _numbers(owner, "confidences", confidences, axes=1)
     models = _numbers(owner, "references", references, axes=2)
     had = array_of(reference_members)
+
+    # Numbers are no booleans: with 0 and 1 the inversion below would not be the others.
     if models.shape[1] != x.size or had.shape != models.shape or had.dtype.kind != "b":
-        expected = f"a boolean for each confidence of a reference model, models x {x.size} records"
-        got = f"{had.dtype}, shape {had.shape}, for confidences of shape {models.shape}"
-        raise ParameterError(owner=owner, name="reference_members", expected=expected, got=got)
+        raise ParameterError(
+            owner=owner,
+            name="reference_members",
+            expected=f"a boolean for each confidence of a reference model, models x {x.size} "
+            "records",
+            got=f"{had.dtype}, shape {had.shape}, for confidences of shape {models.shape}",
+        )
+
     mean_out, std_out, known = _fitted(models, ~had)
     score = (x - mean_out) / std_out
+
+    # The difference of two log densities; the constants of the normal density cancel.
     if online:
         mean_in, std_in, known_in = _fitted(models, had)
         minus_log_out = 0.5 * score**2 + np.log(std_out)
         score = minus_log_out - 0.5 * ((x - mean_in) / std_in) ** 2 - np.log(std_in)
         known &= known_in
+
     name = f"likelihood ratio, {'online' if online else 'offline'}, {len(models)} reference models"
     return Membership(Scores(np.where(known, score, 0.0), members, attack=name))
 
@@ -192,14 +217,19 @@ def _fitted(
     squares = (np.where(chosen, models - mean, 0.0) ** 2).sum(axis=0)
     freedom = np.maximum(counts - 1, 0)
     if freedom.sum() == 0:
-        expected = "two reference models, at least, on the same side of some record"
         raise ParameterError(
-            owner="lira", name="references", expected=expected, got=f"{len(models)} models"
+            owner="lira",
+            name="references",
+            expected="two reference models, at least, on the same side of some record",
+            got=f"{len(models)} models",
         )
+
+    # Few models say little about the spread of one record: then all records say it together.
     if counts.min() >= _MANY:
         variance = squares / np.maximum(freedom, 1)
     else:
         variance = np.full(counts.shape, squares.sum() / freedom.sum())
+
     return mean, np.maximum(np.sqrt(variance), _LEAST_STD), counts > 0
 
 
@@ -211,7 +241,10 @@ def _numbers(owner: str, name: str, values: ArrayLike, *, axes: int | None) -> _
         where = {None: "", 1: " in 1 axis"}.get(axes, f" in {axes} axes")
         got = f"{array.dtype}, shape {array.shape}"
         raise ParameterError(owner=owner, name=name, expected=f"numbers{where}", got=got)
+
     if not np.isfinite(array).all():
-        got = "some that are not"
-        raise ParameterError(owner=owner, name=name, expected="finite numbers", got=got)
+        raise ParameterError(
+            owner=owner, name=name, expected="finite numbers", got="some that are not"
+        )
+
     return array.astype(np.float64)

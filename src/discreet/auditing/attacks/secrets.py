@@ -21,7 +21,9 @@ from discreet.randomness.draws import below
 __all__ = ["SecretText"]
 
 _MOST_LISTED = 2**20
-_LANE = 3  # of the purpose CANARY; lane 0 has the coins, 1 and 2 have records
+
+# Lane of the purpose CANARY; lane 0 has the coins, 1 and 2 have records.
+_LANE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +57,23 @@ class SecretText:
         owner = "SecretText"
         text = check.instance(owner, "template", self.template, str)
         if text.count("{secret}") != 1 or text.count("{name}") > 1:
-            expected = 'a text with "{secret}" once, and "{name}" at most once'
             raise ParameterError(
-                owner=owner, name="template", expected=expected, got=repr(text)[:80]
+                owner=owner,
+                name="template",
+                expected='a text with "{secret}" once, and "{name}" at most once',
+                got=repr(text)[:80],
             )
+
+        # A letter that stands twice would be drawn twice as often: secrets would not be uniform.
         letters = check.instance(owner, "alphabet", self.alphabet, str)
         if len(letters) < 2 or len(set(letters)) != len(letters) or set("{}") & set(letters):
-            expected = "at least two characters, each once, without braces"
             raise ParameterError(
-                owner=owner, name="alphabet", expected=expected, got=repr(letters)[:80]
+                owner=owner,
+                name="alphabet",
+                expected="at least two characters, each once, without braces",
+                got=repr(letters)[:80],
             )
+
         object.__setattr__(self, "length", check.whole(owner, "length", self.length, least=1))
 
     @property
@@ -84,6 +93,8 @@ class SecretText:
         owner = "SecretText.draw"
         number = check.whole(owner, "count", count, least=1)
         bits = source_or_fresh(owner, source).stream(Purpose.CANARY, step=0, lane=_LANE)
+
+        # All letters of all secrets in one draw, then cut.
         letters = below(bits, len(self.alphabet), number * self.length)
         text = "".join(self.alphabet[letter] for letter in letters.tolist())
         return tuple(
@@ -100,6 +111,7 @@ class SecretText:
                 got=str(self.possible),
                 do="Compare with a sample: draw(count).",
             )
+
         every = itertools.product(self.alphabet, repeat=self.length)
         return tuple("".join(letters) for letters in every)
 
@@ -109,6 +121,7 @@ class SecretText:
         check.instance(owner, "name", name, str)
         check.instance(owner, "secret", secret, str)
         if len(secret) != self.length or not set(secret) <= set(self.alphabet):
+            # The secret itself is not repeated in an error, which may end up in a log.
             expected = f"{self.length} characters of the alphabet"
             raise ParameterError(owner=owner, name="secret", expected=expected, got="another text")
 
@@ -139,6 +152,8 @@ class SecretText:
         """
         if candidates is None:
             candidates = [candidate for candidate in self.every() if candidate != secret]
+
+        # In one call, so that a model may take them in batches; the secret is the first.
         texts = [self.text(name, candidate) for candidate in (secret, *candidates)]
         numbers = array_of(losses(texts))
         if numbers.shape != (len(texts),) or numbers.dtype.kind not in "iuf":
@@ -148,4 +163,5 @@ class SecretText:
                 expected=f"a function that gives one number for each of {len(texts)} texts",
                 got=f"{numbers.dtype}, shape {numbers.shape}",
             )
+
         return exposure_by_rank(float(numbers[0]), numbers[1:])

@@ -41,8 +41,12 @@ ATTACK = (
 """What the scores of `white_box` are called."""
 
 _OWNER = "white_box"
-_FAR = 1000.0  # times the clip norm: a record that is not clipped cannot be overlooked
-_PIECE = 2**21  # numbers that are in memory at a time, for one leaf
+
+# Times the clip norm: a record that is not clipped cannot be overlooked.
+_FAR = 1000.0
+
+# Numbers that are in memory at a time, for one leaf.
+_PIECE = 2**21
 
 
 def white_box(
@@ -88,14 +92,15 @@ def white_box(
     total = check.whole(_OWNER, "trials", trials, least=1)
     workers = check.whole(_OWNER, "processes", processes, least=1)
     audited = _for_canaries(check.instance(_OWNER, "plan", plan, Plan), count)
-    keys = _keys(
-        None if source is None else check.instance(_OWNER, "source", source, Source), total
-    )
+
+    # Keys in the place of sources: a source stays in its process, and trials may have others.
+    keys = _keys(source, total)
     parts = []
     for part in _each(partial(_trial, audited), keys, workers):
         parts.append(part)
         if progress is not None:
             progress(len(parts), total)
+
     return Scores.pooled(parts)
 
 
@@ -114,11 +119,11 @@ def independent(plan: Plan) -> bool:
     True
     False
     """
-    slotted = (
-        plan.mechanism.has_slots
-        if plan.leaves is None
-        else any(group.slots is not None for group in plan.bound.start)
-    )
+    # Of a user's mechanism, what it says of itself counts only until its groups are known.
+    slotted = plan.mechanism.has_slots
+    if plan.leaves is not None:
+        slotted = any(group.slots is not None for group in plan.bound.start)
+
     return not slotted and plan.sampler.event.records_are_independent
 
 
@@ -126,6 +131,8 @@ def _keys(source: Source | None, trials: int) -> list[bytes | None]:
     """For each trial None, for a source of its own; or the key of a test."""
     if source is None:
         return [None] * trials
+
+    check.instance(_OWNER, "source", source, Source)
     return [source.stream(Purpose.CANARY, step=trial).words(4).tobytes() for trial in range(trials)]
 
 
@@ -135,6 +142,7 @@ def _each(
     if workers == 1:
         yield from map(work, keys)
         return
+
     # New processes, not forks: nothing random is carried over.
     with ProcessPoolExecutor(min(workers, len(keys)), mp_context=get_context("spawn")) as pool:
         yield from pool.map(work, keys)
@@ -146,28 +154,31 @@ def _trial(plan: Plan, key: bytes | None) -> Scores:
     # nothing.
     source = Source.system() if key is None else Source.unsafe_test_key(key)
     planted = Canaries(np.arange(max(plan.bound.dimensions.values())), source=source)
-    signs = np.where(planted.inside, 1.0, -1.0 if plan.adjacency is Adjacency.REPLACE_ONE else 0.0)
+
+    # What a canary that is out leaves behind: nothing, or its opposite where it was exchanged.
+    outside = -1.0 if plan.adjacency is Adjacency.REPLACE_ONE else 0.0
+    signs = np.where(planted.inside, 1.0, outside)
+
     likelihood = Likelihood(plan.sampler.event, canaries=len(planted), adjacency=plan.adjacency)
     run = Aggregator(plan, ledger=Ledger.in_memory(), source=source)
     for sample in run.samples():
-        groups = [
-            group
-            for group in plan.bound.groups(run.state)
-            if group.leaves[0] not in plan.bound.observed
-        ]
-        units = [group.clip_norm * group.scales[0] for group in groups]
-        lengths = {
-            group.leaves[0]: _FAR * (unit + group.stability * group.scales[0])
-            for group, unit in zip(groups, units, strict=True)
-        }
+        # Thresholds may have moved: in the scales of this step, and not of the first. A canary
+        # stands in the first leaf of each group; unit is the longest that it can be there.
+        units, lengths = {}, {}
+        for group in plan.bound.groups(run.state):
+            leaf, scale = group.leaves[0], group.scales[0]
+            if leaf not in plan.bound.observed:
+                units[leaf] = group.clip_norm * scale
+                lengths[leaf] = _FAR * (units[leaf] + group.stability * scale)
+
         released = run.release(sample, _sums(run, sample, signs, lengths))
-        firsts = [group.leaves[0] for group in groups]
         likelihood.observe(
             [
                 (released[leaf] / unit, released.noise_std[leaf] / unit)
-                for leaf, unit in zip(firsts, units, strict=True)
+                for leaf, unit in units.items()
             ]
         )
+
     return Scores(likelihood.scores(), planted.inside, attack=ATTACK)
 
 
@@ -175,19 +186,22 @@ def _sums(
     run: Aggregator, sample: Sample, signs: NDArray[np.float64], lengths: Mapping[str, float]
 ) -> PartialSums:
     """The clipped sums of a sample: rows for those that contribute, none for all others."""
+    # Canaries are the first records, and positions are sorted.
     drawn = sample.units[: np.searchsorted(sample.units, signs.size)]
     present = drawn[signs[drawn] != 0.0]
+    bound = run.plan.bound
+    sizes = {leaf: size for leaf, size in bound.dimensions.items() if leaf not in bound.observed}
+
+    # A slot's average is over all of its records, so that they have to come in one piece.
+    has_slots = any(group.slots for group in bound.start)
     sums = run.partial(sample)
-    has_slots = any(group.slots for group in run.plan.bound.start)
     for piece in [present] if has_slots else _pieces(present, signs.size):
-        rows = {
-            leaf: np.zeros((piece.size, run.plan.bound.dimensions[leaf]))
-            for leaf in run.plan.bound.dimensions
-            if leaf not in run.plan.bound.observed
-        }
+        rows = {leaf: np.zeros((piece.size, size)) for leaf, size in sizes.items()}
         for leaf, length in lengths.items():
             rows[leaf][np.arange(piece.size), piece] = signs[piece] * length
         sums.add(rows)
+
+    # All others were drawn as well, and the engine counts them.
     sums.add_nothing(len(sample) - present.size)
     return sums
 
@@ -204,36 +218,38 @@ def _pieces(drawn: NDArray[np.int64], width: int) -> Iterator[NDArray[np.int64]]
 def _for_canaries(plan: Plan, canaries: int) -> Plan:
     """A plan with the same step, whose groups have one coordinate for each canary."""
     if not plan.private:
-        expected, got = (
-            "with noise on every group",
-            f"{', '.join(plan.open_groups())} is released without noise",
-        )
         raise ParameterError(
             owner=_OWNER,
             name="plan",
-            expected=expected,
-            got=got,
+            expected="with noise on every group",
+            got=f"{', '.join(plan.open_groups())} is released without noise",
             do="There is no claim to be audited.",
         )
+
+    # A schedule is a policy for any number of records: here all of them are canaries.
     sampler = plan.sampler
     if isinstance(sampler, Sampler):
         sampler = replace(sampler, owners=None, rows_per_unit=None)
-    else:  # a policy for any number of records
+    else:
         sampler = Sampler(sampler.policy, records=canaries, steps=sampler.steps)
+
     try:
         bound = plan.mechanism.bind_without_leaves() if plan.leaves is None else plan.bound
     except ParameterError as wrong:
         raise _unbound(wrong.got) from None
-    firsts = {group.leaves[0] for group in bound.start}
-    width = min(canaries, sampler.records)
-    leaves = {
-        leaf: width if leaf in firsts else 1
-        for leaf in bound.dimensions
-        if leaf not in bound.observed
-    }
+
+    # One leaf of each group has a coordinate for every canary; the others have to exist, no more.
+    leaves = dict.fromkeys(bound.dimensions, 1)
+    for group in bound.start:
+        leaves[group.leaves[0]] = min(canaries, sampler.records)
+    for leaf in bound.observed:
+        del leaves[leaf]
+
+    # What is executed below must be what the plan is charged for.
     audited = replace(plan, sampler=sampler, mechanism=_AsBound(bound), leaves=leaves)
     if audited.step != plan.step:
         raise _unbound("a plan whose queries depend on the sizes of its leaves")
+
     return audited
 
 
@@ -244,7 +260,7 @@ class _AsBound(Mechanism):
     bound: Bound
 
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:
-        """The same groups; their names are in them already."""
+        """Give out the groups as they are; their names are in them already."""
         del name
         sizes = dict(self.bound.dimensions) | dict(leaves)
         return replace(self.bound, dimensions=Frozen(tuple(sizes.items())))

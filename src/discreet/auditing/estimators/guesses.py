@@ -38,17 +38,22 @@ _Floats = NDArray[np.float64]
 _Coins = NDArray[np.bool_]
 
 _ROUNDED_UP = 1.0 + 2.0**-30
-_TINY = 1e-300  # where the tail underflows
+
+# Where the tail underflows.
+_TINY = 1e-300
 _BISECTIONS = 60
 
 _LEAST_CANARIES = 8
-_ALARM = 1e-9  # with fair coins, one audit in a billion is refused
+
+# With fair coins, one audit in a billion is refused.
+_ALARM = 1e-9
 
 # Runs of fewer canaries may have the same coins by chance. From here on, even among 10^5 runs two
 # have the same with probability below 1e-9.
 _ALIKE = 64
 
-_LEARNED_FROM = 32  # canaries before the first guess
+# Canaries before the first guess.
+_LEARNED_FROM = 32
 
 
 # --- bounds on a rate ---
@@ -81,6 +86,8 @@ def lowest_rate(successes: int, trials: int, *, error: float) -> float:
         raise _too_many("lowest_rate", k, n)
     if k == 0:
         return 0.0
+
+    # Invariant: at `low` the inequality was evaluated and held, or it is 0, where it always does.
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
@@ -88,6 +95,7 @@ def lowest_rate(successes: int, trials: int, *, error: float) -> float:
             low = middle
         else:
             high = middle
+
     return low
 
 
@@ -99,6 +107,8 @@ def highest_rate(successes: int, trials: int, *, error: float) -> float:
     """
     if successes > trials:
         raise _too_many("highest_rate", successes, trials)
+
+    # The same bound with successes and failures exchanged; the difference is rounded up.
     failures = lowest_rate(trials - successes, trials, error=error)
     return min(1.0, math.nextafter(1.0 - failures, 2.0))
 
@@ -149,6 +159,7 @@ def halves(owner: str, scores: Scores) -> tuple[Half, Half]:
             expected="at least 2 canaries in and 2 out",
             got=f"{ins.size} in, {outs.size} out",
         )
+
     first = Half(np.sort(ins[::2]), np.sort(outs[::2]))
     second = Half(np.sort(ins[1::2]), np.sort(outs[1::2]))
     return first, second
@@ -174,6 +185,8 @@ def checked_coins(owner: str, scores: Scores) -> Scores:
         expected, got = f"at least {_LEAST_CANARIES} canaries", str(inside.size)
         raise ParameterError(owner=owner, name="scores", expected=expected, got=got)
 
+    # Two counts that fair coins in any fixed order obey: how many are in, and how many are as the
+    # one before. The second sees members that are listed first, or by turns.
     members = int(np.count_nonzero(inside))
     repeated = int(np.count_nonzero(inside[1:] == inside[:-1]))
     if not (_may_be_fair(members, inside.size) and _may_be_fair(repeated, inside.size - 1)):
@@ -206,6 +219,7 @@ def _refuse_repeated(owner: str, scores: Scores) -> None:
     Fair coins of two runs are the same with probability 2^-canaries; coins that count twice are not
     independent.
     """
+    # Coins of one run, in the order in which its canaries came, run after run.
     order = np.argsort(scores.trials, kind="stable")
     ends = np.flatnonzero(np.diff(scores.trials[order])) + 1
     runs = np.split(scores.inside[order], ends)

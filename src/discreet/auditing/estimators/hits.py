@@ -68,15 +68,20 @@ def hits(scores: Scores, *, false_positive_rate: float, confidence: float = 0.95
     """
     asked = check.fraction("hits", "false_positive_rate", false_positive_rate)
     sure = check.fraction("hits", "confidence", confidence)
+
+    # The limit is chosen on one half and measured on the other: on the same scores it would flatter
+    # itself. Of this half, so many outsiders may be above it.
     chosen, measured = halves("hits", scores)
     candidates = chosen.outs.size
-    accused = min(int(asked * candidates), candidates - 1)  # so many of this half may be
+    accused = min(int(asked * candidates), candidates - 1)
     limit = float(chosen.outs[candidates - 1 - accused])
 
     members, outsiders = measured.ins.size, measured.outs.size
     hit = members - measured.missed(limit)
     false = measured.false(limit)
-    share = 0.25 * (1.0 - sure)  # four bounds share the error
+
+    # Four bounds share the probability of an error.
+    share = 0.25 * (1.0 - sure)
     return Hits(
         asked=asked,
         limit=limit,

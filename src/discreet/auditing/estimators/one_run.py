@@ -31,7 +31,8 @@ __all__ = ["one_run", "p_value"]
 _Counts: TypeAlias = NDArray[np.int64]
 _Floats: TypeAlias = NDArray[np.float64]
 
-_UP = 1.0 + 2.0**-20  # more than all rounding together, for up to ten million canaries
+# More than all rounding together, for up to ten million canaries.
+_UP = 1.0 + 2.0**-20
 
 # Ends of cells of n, as shares of r: g falls, so that its sum over a cell is at most its first
 # value times the width of the cell.
@@ -39,10 +40,16 @@ _CELLS = np.linspace(0.0, 1.0, 33) ** 4
 
 _FURTHEST = 40.0
 _STEPS = 40
-_ROUGH = 12  # steps that suffice to compare numbers of guesses
+
+# Steps that suffice to compare numbers of guesses.
+_ROUGH = 12
 _CHOICES = 12
-_CAUTION = 0.1  # the best of many on one half is partly luck: it has to be so much surer there
-_LEAK = 0.25  # share of the error probability that the second term may have
+
+# The best of many on one half is partly luck: it has to be so much surer there.
+_CAUTION = 0.1
+
+# Share of the error probability that the second term may have.
+_LEAK = 0.25
 
 
 def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estimate:
@@ -68,6 +75,9 @@ def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estima
     level = check.fraction("one_run", "delta", delta, zero=True)
     sure = check.fraction("one_run", "confidence", confidence)
     error = 1.0 - sure
+
+    # Every number of guesses is tried on one half, and the best of them once on the other: there
+    # nothing was chosen, and the whole error probability is its own.
     chosen, counted = _Ranked(scores, 0), _Ranked(scores, 1)
     ins, outs = _choices(counted.canaries)
     rough = _bounds(
@@ -79,8 +89,10 @@ def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estima
         steps=_ROUGH,
         caution=_CAUTION,
     )
+
+    # Where no number of guesses promises anything, nothing is counted, and 0 says nothing.
     lower = 0.0
-    if rough.any():  # else there is nothing to choose
+    if rough.any():
         best = slice(int(np.argmax(rough)), int(np.argmax(rough)) + 1)
         ins, outs = ins[best], outs[best]
         lower = float(
@@ -114,6 +126,7 @@ class _Ranked:
 
 def _choices(canaries: int) -> tuple[_Counts, _Counts]:
     """List the numbers of guesses (in, out) to choose among: pairs of a geometric list."""
+    # Half of them at most on each side, so that no canary is guessed both in and out.
     sizes = np.unique(np.geomspace(1, canaries // 2, _CHOICES).astype(np.int64))
     ins, outs = np.meshgrid(np.append(0, sizes), np.append(0, sizes))
     has_guesses = (ins + outs) > 0
@@ -134,6 +147,8 @@ def _bounds(
 
     For it both terms were computed and are within their shares of `error`.
     """
+    # Without delta nothing can leak, and chance has all of the error probability. Invariant of the
+    # bisection: `low` was evaluated and refuted, or is 0.
     share = 0.0 if delta == 0.0 else _LEAK
     low, high = np.zeros(guesses.size), np.full(guesses.size, _FURTHEST)
     for _ in range(steps):
@@ -163,6 +178,7 @@ def p_value(
     >>> chance.round(4).tolist(), leak.tolist()    # 1/2^4
     ([0.0625], [0.0])
     """
+    # 1 - q by its own formula: at a large epsilon the difference would have no digits left.
     q, not_q = scipy.special.expit(epsilon), scipy.special.expit(-epsilon)
     tail = scipy.special.betainc(np.maximum(right, 1), guesses - right + 1, q)
     chance = np.where(right > 0, tail, 1.0)

@@ -27,10 +27,13 @@ from discreet.errors import ParameterError
 
 __all__ = ["gaussian", "scaled"]
 
-_WIDEST = 6.0  # scales from 2^-6 to 2^6 are looked at
+# Scales from 2^-6 to 2^6 are looked at.
+_WIDEST = 6.0
 _STEPS = 12
 _FINE = 60
-_SLACK = 1e-9  # more than all rounding of the two terms, whose exponents are below 1000
+
+# More than all rounding of the two terms, whose exponents are below 1000.
+_SLACK = 1e-9
 _INDEPENDENT = "canaries on coordinates of their own are independent"
 
 
@@ -68,11 +71,15 @@ def scaled(
     """
     level = check.fraction("scaled", "delta", delta)
     rate, confidence = _error_rate("scaled", scores, confidence)
+
+    # More noise than a refuted scale is refuted, too: so the widest is asked first, and `high` is
+    # refuted from there on. Its epsilon is what is stated.
     low, high = -_WIDEST, _WIDEST
     refuted = _refuted(profile, high, rate)
     for _ in range(_STEPS if refuted else 0):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if _refuted(profile, middle, rate) else (middle, high)
+
     lower = epsilon(2.0**high) if refuted else 0.0
     assumes = f"the noise is of the ledger's kind, some factor aside, and {_INDEPENDENT}"
     return Estimate(
@@ -99,6 +106,8 @@ def gaussian(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estim
     """
     level = check.fraction("gaussian", "delta", delta)
     rate, confidence = _error_rate("gaussian", scores, confidence)
+
+    # A little less than the quantile says, more than its rounding.
     mu = -2.0 * float(scipy.special.ndtri(rate)) * (1.0 - 2.0**-40)
     lower = _epsilon(mu, level) if mu > 0.0 else 0.0
     assumes = f"the noise is Gaussian, without sampling, and {_INDEPENDENT}"
@@ -121,6 +130,8 @@ def _refuted(
         raise ParameterError(
             owner="scaled", name="profile", expected="a delta in [0, 1]", got=repr(variation)
         )
+
+    # (1 - delta(0)) / 2 > p, with the difference rounded down: nothing is refuted by rounding.
     return math.nextafter(1.0 - variation, 0.0) > 2.0 * rate
 
 
@@ -135,7 +146,8 @@ def _epsilon(mu: float, delta: float) -> float:
         second = math.exp(min(eps + float(scipy.special.log_ndtr(-0.5 * mu - eps / mu)), 0.0))
         return first * (1.0 - _SLACK) - second * (1.0 + _SLACK) > delta
 
-    low, high = 0.0, 0.5 * mu * mu + 40.0 * mu  # delta is below 1e-300 there
+    # At the upper end delta is below 1e-300. At `low` it was found to be more than this delta.
+    low, high = 0.0, 0.5 * mu * mu + 40.0 * mu
     for _ in range(_FINE):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if more(middle) else (low, middle)

@@ -73,9 +73,11 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
             expected=f"at least {_LEAST} runs",
             got=str(len(scores)),
         )
+
+    # With fewer on a side chance left nothing to compare, and a bound of 0 says nothing.
     lower = 0.0
     members = int(np.count_nonzero(scores.inside))
-    if 2 <= members <= len(scores) - 2:  # else chance left nothing to compare
+    if 2 <= members <= len(scores) - 2:
         chosen, measured = halves("threshold", scores)
         limit, direction = _choice(chosen, level)
         lower = _measured(measured, limit, direction, level, 0.5 * (1.0 - sure))
@@ -84,6 +86,7 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
 
 def _measured(half: Half, limit: float, direction: int, delta: float, share: float) -> float:
     """The lower bound on epsilon of one of the two inequalities, each rate at its worst."""
+    # What is right at its least, what is wrong at its most.
     false, missed = half.false(limit), half.missed(limit)
     if direction == 0:
         right = lowest_rate(half.ins.size - missed, half.ins.size, error=share)
@@ -91,6 +94,8 @@ def _measured(half: Half, limit: float, direction: int, delta: float, share: flo
     else:
         right = lowest_rate(half.outs.size - false, half.outs.size, error=share)
         wrong = highest_rate(missed, half.ins.size, error=share)
+
+    # All right guesses may be what leaks with probability delta.
     if right <= delta:
         return 0.0
     return max(0.0, math.log((right - delta) / wrong) * _DOWN - 2.0**-50)
@@ -101,6 +106,7 @@ def _choice(half: Half, delta: float) -> tuple[float, int]:
 
     Rates are taken two standard errors worse than they are.
     """
+    # Any rule may choose, as long as it sees this half alone; a poor choice costs power, not truth.
     limits = np.unique(np.concatenate([half.ins, half.outs]))
     false = 1.0 - np.searchsorted(half.outs, limits, side="right") / half.outs.size
     missed = np.searchsorted(half.ins, limits, side="right") / half.ins.size

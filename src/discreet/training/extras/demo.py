@@ -39,7 +39,8 @@ __all__ = [
     "train_without_privacy",
 ]
 
-RECORDS = 1437  # of 1797; the other 360 are for testing
+# Of the 1797 digits; the other 360 are for testing.
+RECORDS = 1437
 STATISTIC = "metric/accuracy"
 _CLASSES = 10
 _DIRECTIONS = 12

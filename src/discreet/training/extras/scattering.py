@@ -21,7 +21,9 @@ __all__ = ["Scattering"]
 
 # Of the finest wavelet: the window's standard deviation, radians per pixel.
 _WIDTH, _FREQUENCY = 0.8, 0.75 * math.pi
-_TOGETHER = 16  # images at a time: what is made of them stays in the cache
+
+# Images at a time: what is made of them stays in the cache.
+_TOGETHER = 16
 
 
 def _wrapped_gaussian(

@@ -283,10 +283,12 @@ class Outer:
     def add_cut(self, total: Tensor, weights: Tensor, chunk: Chunk) -> None:
         """total += sum_i w_i G_i, cut into these chunks; see `add_to`."""
         sides = (self.b.shape[2], self.a.shape[2])
+
         # A view of a parameter may have another shape, or strides.
         direct = total.shape == sides or total.is_contiguous()
         out = total.view(sides) if direct else weights.new_zeros(sides)
         add_outer(out, self.a, self.b, weights, chunk)
+
         if not direct:
             total.add_(out.view(total.shape))
 

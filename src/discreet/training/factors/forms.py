@@ -72,10 +72,9 @@ def choices_table(choices: Collection[Choice]) -> str:
     lines = [f"{'leaf':<{leaves}}  {'form':<{forms}}  kept MB  milliseconds by form"]
 
     for choice in choices:
-        times = [f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items()]
         names = f"{choice.leaf:<{leaves}}  {choice.form:<{forms}}"
-        milliseconds = ", ".join(times) or "the only one"
-        lines.append(f"{names}  {choice.bytes / 1e6:7.1f}  {milliseconds}")
+        times = [f"{name} {1e3 * seconds:.1f}" for name, seconds in choice.seconds.items()]
+        lines.append(f"{names}  {choice.bytes / 1e6:7.1f}  {', '.join(times) or 'the only one'}")
 
     return "\n".join(lines)
 
@@ -112,8 +111,11 @@ class Chooser:
     def _chosen(self, leaf: str, factor: Factor, call: int) -> Choice:
         forms = factor.forms()
         first, now_bytes = next(iter(forms)), _bytes(factor)
+
         # Every other form holds one gradient for each record.
         dense_bytes = factor.records * torch.Size(factor.shape).numel() * _itemsize(factor)
+
+        # The first form is always among them: it holds what the pass holds anyway.
         room = self._room(factor.records, call)
         names = [name for name in forms if name == first or dense_bytes <= room]
 
@@ -121,6 +123,7 @@ class Chooser:
         if self._form is not None:
             names = [self._form] if self._form in forms else names[:1]
 
+        # Nothing is measured where there is no choice.
         seconds = self._seconds(factor, names) if len(names) > 1 else {}
         form = min(seconds, key=lambda name: seconds[name]) if seconds else names[0]
 
@@ -133,6 +136,7 @@ class Chooser:
         return min(self._budget, max(_SMALL, records * beside)) - stored
 
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
+        # Layers of equal shapes take equal time: a deep network is measured once.
         shapes = [tuple(tensor.shape) for tensor in _tensors(factor)]
         signature = (type(factor), factor.shape, *names, *shapes)
 
@@ -199,6 +203,8 @@ def _first(factor: Any, records: int) -> Any:
         part = getattr(factor, field.name)
         if isinstance(part, Tensor):
             parts[field.name] = part[:records]
+
+        # What holds no tensor, such as a geometry, has no records to cut.
         elif is_dataclass(part) and next(_tensors(part), None) is not None:
             parts[field.name] = _first(part, records)
 

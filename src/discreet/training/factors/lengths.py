@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -43,8 +44,9 @@ def squares_together(factors: Sequence[Factor]) -> Tensor | None:
     if not sides or not all(sides):
         return None
 
-    tensors = [tensor for pair in sides for tensor in pair]
-    lengths: dict[object, Tensor] = {}  # a weight and its bias share one side: the same memory
+    # A weight and its bias share one side: the same memory, measured once.
+    tensors = list(chain.from_iterable(sides))
+    lengths: dict[object, Tensor] = {}
     lengths_km = torch.stack([_lengths(tensor, lengths) for tensor in tensors])
 
     # The bound of each tensor, from its precision and the length of its rows.
@@ -63,6 +65,7 @@ def squares_together(factors: Sequence[Factor]) -> Tensor | None:
 
 
 def _lengths(rows: Tensor, lengths: dict[object, Tensor]) -> Tensor:
+    # By place and size in memory: two views of the same numbers are the same rows.
     key = (rows.data_ptr(), rows.numel(), rows.dtype) if rows.is_contiguous() else id(rows)
     if key not in lengths:
         lengths[key] = torch.linalg.vector_norm(rows, dim=tuple(range(1, rows.ndim)))

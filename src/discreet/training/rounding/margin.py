@@ -23,7 +23,8 @@ from discreet.units import Numerics
 
 __all__ = ["ClipMargin"]
 
-_REMEMBERED = 32  # inner groups
+# Inner groups that are remembered, as an adaptive threshold makes a new one in every step.
+_REMEMBERED = 32
 
 
 class ClipMargin:
@@ -59,6 +60,8 @@ class ClipMargin:
         positions |= self._positions.get(group.name, frozenset())
         self._positions[group.name] = positions
         spread = most_spread(max(positions, default=1))
+
+        # Without the claim of certified sums, or without a bound at all, there is no margin.
         if self._numerics is Numerics.IDEALISED or not group.private:
             return group, spread
 
@@ -73,6 +76,7 @@ class ClipMargin:
                 records=self.most_records,
                 grid=grid_of(group),
             )
+
             # An adaptive group has another clip norm in every step: only the last ones are needed.
             earlier = dict(list(self._inner.items())[:_REMEMBERED])
             self._inner = {(group, positions): inner, **earlier}
@@ -91,6 +95,7 @@ class ClipMargin:
         # Leaves of one position occur in every model, biases and statistics; lookups are added in
         # float64, in a way of their own, wherever records have several positions.
         chunks = [chunk_for(count, spread) for count in positions | {1}]
+
         longest = max(positions, default=1)
         if longest > 1:
             size = self._microbatch or self.places

@@ -333,6 +333,7 @@ def _parts(
         )
 
     checked = [check.instance("clipped_within", "chunks", chunk, Chunk) for chunk in chunks]
+
     # A neighbour may have one more.
     most_records = check.whole("clipped_within", "records", records, least=1) + 1
     parts: list[FloatSum] = []

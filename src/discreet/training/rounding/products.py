@@ -34,6 +34,8 @@ def even_places(places: int) -> int:
     # So many places at a time can be cut into as many equal chunks, of whole blocks.
     unit = _BLOCK * -(-places // chunk_for(1, 1.0).records)
     near = round(places / unit) * unit
+
+    # A percent of the memory and of the work, no more, is worth it.
     return near if 100 * abs(near - places) <= places else places
 
 
@@ -62,7 +64,8 @@ def add_outer(total: Tensor, a: Tensor, b: Tensor, weights: Tensor, chunk: Chunk
         weights: (m,), float64.
         chunk: how records and positions are cut.
     """
-    if a.shape[2] < b.shape[2]:  # weights go into whatever is smaller
+    # Weights go into whatever is smaller.
+    if a.shape[2] < b.shape[2]:
         a = _weighted(a, weights)
     else:
         b = _weighted(b, weights)
@@ -77,6 +80,7 @@ def add_outer(total: Tensor, a: Tensor, b: Tensor, weights: Tensor, chunk: Chunk
 
     # Tile after tile of the rows of the sum: all pieces of a tile, while it is in the cache.
     height = max(1, _TILE // max(1, a.shape[2]))
+
     # Where there is one sum, the total is its memory, and holds zeros so far.
     fresh = total.dtype != torch.float64 and total.is_contiguous()
 
@@ -85,6 +89,7 @@ def add_outer(total: Tensor, a: Tensor, b: Tensor, weights: Tensor, chunk: Chunk
             tile = total[first : first + height]
             out = tile if fresh else a.new_empty(tile.shape)
 
+            # The first product fills the memory, whatever was in it; the others are added.
             for number, (a_Kp, b_Kq) in enumerate(pieces):
                 b_qK = b_Kq[:, first : first + height].T
                 if number:
@@ -105,6 +110,7 @@ def _add_small(total: Tensor, a: Tensor, b: Tensor, chunk: Chunk, size: int) -> 
     """
     count = len(a) // size
     done = count * size
+
     # A float32 total holds one sum only: of all records, or of none.
     pays = count >= 2 if total.dtype == torch.float64 else done == len(a)
     if not pays or chunk.pieces > 1 or count * total.numel() > _TILE:
@@ -121,12 +127,14 @@ def _add_small(total: Tensor, a: Tensor, b: Tensor, chunk: Chunk, size: int) -> 
 def _joined(a: Tensor, b: Tensor, chunk: Chunk, size: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """Lists of pieces that are added up in float32, as matrices of one row for each product."""
     together: list[tuple[Tensor, Tensor]] = []
+
     # Records in their order, and of each the positions: as the proof counts the roundings.
     for start in range(0, a.shape[0], size):
         for first in range(0, a.shape[1], chunk.positions):
             piece = (slice(start, start + size), slice(first, first + chunk.positions))
             together.append((a[piece].reshape(-1, a.shape[2]), b[piece].reshape(-1, b.shape[2])))
 
+            # So many pieces and no more are added in float32 before they go to float64.
             if len(together) == chunk.joined:
                 yield together
                 together = []
@@ -155,6 +163,7 @@ def add_rows(total: Tensor, values: Tensor, weights: Tensor, chunk: Chunk) -> No
     narrow = weights.to(values.dtype)
     size = _cut(len(values), chunk)
     done = len(values) // size * size
+
     # A float32 total holds one sum only: of all records at once, or piece by piece.
     fits = done == len(values) or total.dtype == torch.float64
 
@@ -166,6 +175,7 @@ def add_rows(total: Tensor, values: Tensor, weights: Tensor, chunk: Chunk) -> No
     else:
         done = 0
 
+    # What the one function did not take: all of it, or the last records.
     for start in range(done, len(values), size):
         piece = slice(start, start + size)
         total.add_(torch.mv(values[piece].T, narrow[piece]))

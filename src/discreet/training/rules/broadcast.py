@@ -51,7 +51,6 @@ def elementwise(call: Call) -> Any:
 
 def _common_place(call: Call, axes: int) -> Rows:
     # Shapes are broadcast from the right: axes are counted as if all had as many as the longest.
-
     places = {rows.at(rows.dim + axes - tensor.ndim) for tensor, rows in call.rows_in()}
     if len(places) != 1:
         raise OneByOne(f"the arguments of {call.name} have no common record axis")
@@ -102,6 +101,7 @@ def expand(call: Call) -> Tensor:
         raise OneByOne(f"{call.name} repeats something else than a value for each record")
 
     y = call.func(tensor.detach(), *call.args[1:], **call.kwargs)
+
     # The value's shape without its axis for the records, which is of size 1 if it is there at all.
     record_axis = place.dim - (y.ndim - tensor.ndim)
     shape = [size for axis, size in enumerate(tensor.shape) if axis != record_axis]
@@ -117,14 +117,16 @@ def expand(call: Call) -> Tensor:
 
 def _summed(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Add up over the axes that were repeated within a record, until `shape` remains."""
+    # New axes stand in front, behind that of the records.
     leading = rows.ndim - len(shape)
     rows = rows.sum(tuple(range(1, 1 + leading))) if leading else rows
 
     for dim in range(1, len(shape)):
         if shape[dim] == 1 != rows.shape[dim]:
             rows = rows.sum(dim, keepdim=True)
+
+        # `repeat` of an axis: its copies stand one after the other.
         elif shape[dim] != rows.shape[dim]:
-            # `repeat` of an axis: its copies stand one after the other.
             rows = torch.unflatten(rows, dim, (-1, shape[dim])).sum(dim)
 
     return rows

@@ -138,12 +138,15 @@ class Uses:
                 self._require_gradient_rows(gradient, rows, name, number if guessed else None)
                 plain = gradient.detach()
 
+            # Taken out one by one: a `make` holds activations, which can go when it was called.
             while waiting:
                 use, make = waiting.pop(0)
                 use.dtype = gradient.dtype
+
                 # A user's rule is not believed: it runs in sight of the proof, which must find one
                 # row for each record in its factor. The rules of the library run out of sight.
                 factor = make(plain) if is_users_rule else None
+
                 with no_functions(), out_of_sight():
                     if factor is not None:
                         self._require_factor_rows(factor, name)
@@ -302,7 +305,8 @@ class Call:
         Raises:
             OneByOne: it does not have one entry, or several, for each record along one axis.
         """
-        if self.guess is not None:  # the result is public: the proof says nothing about it
+        # The result is public where a place was guessed: the proof says nothing about it.
+        if self.guess is not None:
             return self.guess
 
         state = self.uses.proof.state(out)
@@ -342,8 +346,10 @@ class Call:
             rows: where the records are in an output that is public itself.
         """
         place = self.state_of(out) if rows is None else rows
+
+        # Parameters that are frozen are no values, and need no gradient.
         values = [(value, make) for value, make in pairs if value is not None]
-        if not values:  # all of them are frozen
+        if not values:
             return out
 
         # What is no value may be held by a `make`, and must not change until the backward pass.

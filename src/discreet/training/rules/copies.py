@@ -24,17 +24,21 @@ def one_copy_each(call: Call) -> Any:
     """Any function, by vmap over records: G_i is the gradient of record i's copy of the value."""
     result_dims = _result_axes(call)
 
+    # Where vmap finds the records in each argument, and where an argument has an axis for records
+    # inside of vmap.
     arguments: list[Tensor] = []
-    dims: list[int | None] = []  # where vmap finds the records in each argument
-    places: list[int | None] = []  # where an argument has an axis for records inside of vmap
+    dims: list[int | None] = []
+    places: list[int | None] = []
 
     for tensor in call.tensors:
         value, rows = call.value(tensor), call.axes[id(tensor)]
         if rows is not None and not rows.clear:
             raise OneByOne(f"{call.name} has an argument without a clear record axis")
+
         dim = None if rows is None else rows.dim
         arguments.append(tensor if value is None else call.copies(value, 0, tuple(tensor.shape)))
         dims.append(dim if value is None else 0)
+
         # A value has no axis for records; everything else has one of length 1, as in a batch of
         # one record.
         places.append(dim if value is None else None)
@@ -88,6 +92,8 @@ def changes_in_place(name: str) -> bool:
     # Of the methods with two underscores, `__iadd__` and its kind.
     if name.endswith("__"):
         return name == "__setitem__" or name.startswith("__i")
+
+    # By torch's own custom; these two change no number.
     return name.endswith("_") and name not in ("requires_grad_", "share_memory_")
 
 

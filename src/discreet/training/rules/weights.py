@@ -107,7 +107,9 @@ class Derived:
 
         try:
             gradients = self._gradients(rows, batched=True)
-        except RuntimeError:  # a function whose backward cannot take several gradients at once
+
+        # A function whose backward cannot take several gradients at once.
+        except RuntimeError:
             by_row = [self._gradients(row, batched=False) for row in rows]
             gradients = tuple(map(_stacked, zip(*by_row, strict=True)))
 
@@ -189,10 +191,12 @@ def _reach(tensor: Tensor) -> int | None:
     # each stride, in rising order, is beyond all that the axes with smaller strides reach.
     reach = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        # An axis of one entry reaches nowhere, whatever its stride.
         if size == 1:
             continue
         if stride < reach:
             return None
+
         reach += stride * (size - 1)
 
     return reach

@@ -26,7 +26,8 @@ from discreet.errors import ParameterError
 
 __all__ = ["CsvLog", "Log", "Logged", "ScalarWriter", "TensorBoardLog"]
 
-_FIRST = ["step", "batch", "epsilon"]  # columns of every CSV log
+# Columns of every CSV log.
+_FIRST = ["step", "batch", "epsilon"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,13 +82,16 @@ class Logged:
         # In the order of the columns of a CSV file: epsilon, statistics, clip norms.
         numbers = {} if self.epsilon is None else {"epsilon": self.epsilon}
 
+        # A statistic of one number goes by its own name: most of them are, losses and accuracies.
         for leaf, mean in self.means.items():
             if mean.size == 1:
                 numbers[leaf] = float(mean[0])
                 continue
+
             for index, number in enumerate(mean.tolist()):
                 numbers[f"{leaf}/{index}"] = number
 
+        # Under a prefix: a group may have the name of a statistic.
         for group, norm in self.clip_norms.items():
             numbers[f"clip_norm/{group}"] = float(norm)
 
@@ -117,6 +121,7 @@ class CsvLog:
         if not self._path.parent.is_dir():
             self._refuse("a file in a folder that exists", "no such folder")
 
+        # Also a link that leads nowhere is looked at, and is an error: it is not a new file.
         begins = _header(self._path)[: len(_FIRST)] if os.path.lexists(self._path) else []
         if begins not in ([], _FIRST):
             self._refuse(
@@ -128,8 +133,11 @@ class CsvLog:
         # The column of epsilon is there also where no bound is valid, and then empty.
         row = {"step": logged.step, "batch": logged.batch, "epsilon": "", **logged.scalars()}
         header = list(row)
+
+        # The columns are those of the first line for ever: others would shift the numbers below.
         new = not self._path.exists() or not self._path.stat().st_size
         columns = header if new else _header(self._path)
+
         if columns != header:
             self._refuse(f"a new file, or one with the columns {header}", f"{columns}")
 
@@ -182,6 +190,7 @@ class TensorBoardLog:
                 expected="a SummaryWriter, with add_scalar(tag, value, step, time)",
                 got=type(writer).__name__,
             )
+
         self._writer = writer
 
     def __call__(self, logged: Logged) -> None:

@@ -31,11 +31,16 @@ class Monitor:
     def __init__(
         self, session: Session, *, statistics: Mapping[str, int], logs: Sequence[Log]
     ) -> None:
+        # Refused now: a log that is no function would fail after the first step was charged.
         for log in logs:
             function: object = log
             if not callable(function):
-                expected, got = "functions of what was released", type(log).__name__
-                raise ParameterError(owner="PrivateRun", name="logs", expected=expected, got=got)
+                raise ParameterError(
+                    owner="PrivateRun",
+                    name="logs",
+                    expected="functions of what was released",
+                    got=type(log).__name__,
+                )
 
         self._plan, self._ledger = session.plan, session.ledger
         self._records = session.sampler.records
@@ -65,10 +70,12 @@ class Monitor:
             progress: see `Bar.shown`.
         """
         bar = ProgressBar(shown=progress)
+
         # Nobody looks: no bound need be computed.
         if not (bar.visible or self._logs):
             return
 
+        # The meter reads the ledger now: what it finds was spent before this run.
         self._start = start
         steps = self._plan.steps - start
         self._meter = Meter(self._ledger, self._plan, delta=self._delta, steps=steps)
@@ -92,6 +99,7 @@ class Monitor:
 
     def note(self, released: Release, clip_norms: Mapping[str, float]) -> None:
         """Show what a step has released, and hand it to the logs."""
+        # Without a bar and without logs there is no meter.
         if self._meter is None:
             return
 
@@ -115,6 +123,7 @@ class Monitor:
         if terms is not None and terms.epsilon is not None:
             return f"budget {terms.epsilon:g}"
 
+        # A target is a wish, and is called one.
         return "" if target is None else f"target {target.epsilon:g}"
 
     @property
@@ -124,4 +133,5 @@ class Monitor:
         if terms is not None and terms.delta is not None:
             return terms.delta
 
+        # Where nobody named one: the usual one for so many records.
         return default_delta(self._records) if target is None else target.delta

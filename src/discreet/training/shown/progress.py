@@ -21,8 +21,12 @@ from discreet.training.shown.logs import Logged
 __all__ = ["Meter", "ProgressBar"]
 
 _LOOK_AHEAD = 0.25
-_REFRESH = 0.25  # seconds
-_WINDOW = 20  # releases over which the bar averages a statistic
+
+# Seconds between two drawings of the bar.
+_REFRESH = 0.25
+
+# Releases over which the bar averages a statistic.
+_WINDOW = 20
 
 
 class Meter:
@@ -54,9 +58,12 @@ class Meter:
 
         self._step = plan.step
         charged = snapshot.charged()
+
         # Of a list all that was planned counts, whether it is charged or not.
         is_list, terms = snapshot.rule is Rule.LIST, snapshot.terms
         planned = snapshot.counted() if is_list else (*charged.items(), (self._step, steps))
+
+        # Epsilon is narrowed near the budget, where a digit more decides.
         limit = terms.epsilon if terms is not None and terms.delta == delta else None
 
         try:
@@ -77,11 +84,12 @@ class Meter:
         if self._live is None or self.at_end is None:
             return None
 
-        # The end is a bound at any time before it, and sometimes the smaller one.
+        # Several batches may be of one step: only steps that are new are added.
         if taken > self._taken:
             self._live.add(self._step, taken - self._taken)
             self._taken = taken
 
+        # The end is a bound at any time before it, and sometimes the smaller one.
         return min(self._live.epsilon, self.at_end)
 
 
@@ -105,6 +113,8 @@ class ProgressBar:
             TimeElapsedColumn(),
             TextColumn("{task.fields[spent]}"),
         )
+
+        # In a file, or in a pipe, a bar is a thousand lines.
         visible = is_terminal(sys.stderr) if shown is None else shown
         self._bar = Progress(
             *columns,
@@ -144,6 +154,8 @@ class ProgressBar:
 
         with self._bar:
             yield
+
+            # The last numbers are drawn whatever the clock says.
             self._bar.refresh()
 
     def advance(self, logged: Logged) -> None:
@@ -155,6 +167,7 @@ class ProgressBar:
             if mean.size == 1:
                 self._recent[name] = [*self._recent.get(name, ())[-_WINDOW + 1 :], float(mean[0])]
 
+        # By a clock that nobody sets back; the least time keeps the first rate finite.
         now = time.monotonic()
         rate = f"{self._released / max(now - self._began, 1e-9):.1f}/s"
         spent = _spent(logged.epsilon, *self._terms) + self._metrics()
@@ -168,6 +181,7 @@ class ProgressBar:
             self._bar.refresh()
 
     def _metrics(self) -> str:
+        # Averages of what was released: no more is known of a statistic than its logs say.
         return "".join(
             f" {name} {sum(values) / len(values):.3g}" for name, values in self._recent.items()
         )
@@ -184,6 +198,7 @@ def _spent(now: float | None, end: float | None, limit: str) -> str:
     # "epsilon 1.2 (3.0 at the end, budget 3)", as far as these are known.
     at_end = "" if end is None else f"{_up(end)} at the end"
     terms = ", ".join(filter(None, (at_end, limit)))
+
     if now is None and not terms:
         return ""
 

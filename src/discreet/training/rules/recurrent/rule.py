@@ -48,6 +48,7 @@ def recurrent(kind: Kind, call: Call) -> Any:
         def of_bias(gradient: Tensor) -> Factor:
             return Dense(wide(gradient).sum(1))
 
+        # Frozen ones are no values.
         uses = ((call.value(weight), of_weight), (call.value(bias), of_bias))
         values = [(value, make) for value, make in uses if value is not None]
 
