@@ -108,6 +108,11 @@ class Snapshot:
         return None if self.terms is None else self.terms.rule
 
     @property
+    def planned(self) -> Planned:
+        """What the terms plan, by kind of step; empty where there are no terms."""
+        return () if self.terms is None else self.terms.planned
+
+    @property
     def chosen_from_outputs(self) -> bool:
         """Whether a run declares that what was released had a part in choosing its steps."""
         return any(run.info.parameters is Parameters.CHOSEN_FROM_OUTPUTS for run in self.runs)
@@ -151,8 +156,7 @@ class Snapshot:
         if self.rule is not Rule.LIST:
             return tuple(charged.items())
 
-        whole = _added(() if self.terms is None else self.terms.planned)
-        listed, promised = self._listed(), self._promised()
+        whole, listed, promised = _added(self.planned), self._listed(), self._promised()
         counts: dict[Step, int] = {}
 
         for step in {**whole, **charged}:
@@ -172,7 +176,7 @@ class Snapshot:
 
     def _listed(self) -> dict[Step, int]:
         """The list, less what runs freed by naming a public reason."""
-        listed = _added(() if self.terms is None else self.terms.planned)
+        listed = _added(self.planned)
 
         for run in self.runs:
             # As counted when the reason was declared; later charges do not change it.
@@ -237,7 +241,7 @@ class Snapshot:
                 raise self._not_listed(step, count - listed.get(step, 0))
 
     def _not_listed(self, step: Step, surplus: int) -> BudgetExceeded:
-        listed = _added(() if self.terms is None else self.terms.planned)
+        listed = _added(self.planned)
         wanted = f"{surplus} of another kind"
         if step in listed:
             charged = self.charged().get(step, 0)
