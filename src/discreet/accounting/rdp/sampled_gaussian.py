@@ -83,6 +83,8 @@ def log_moment(p: float, n: float, *, probability: float, noise_multiplier: floa
     grid = _grid(p, n, noise_multiplier, _DIGITS)
     if grid is None:
         return math.inf
+
+    # `height` is the logarithm of a^p b^-n with the weight e^(-t^2/2) of the normal density.
     shift = grid.nodes / noise_multiplier
     half = 0.5 / noise_multiplier / noise_multiplier
     up, down = shift - half, -shift - half
@@ -95,8 +97,10 @@ def log_moment(p: float, n: float, *, probability: float, noise_multiplier: floa
     # Large moments are summed as logarithms: there nothing cancels against 1.
     if height.max() > _LINEAR or (p and up.max() > _FURTHEST) or (n and down.max() > _FURTHEST):
         return _log_sum(height + rounding, grid)
+
     safe = height + rounding
     tail = float(np.exp(safe[-1]) + np.exp(safe[0])) / _TAIL / _ROOT
+
     # Beyond `near`, b <= 1 and g <= a^p b^-n, which is e^safe with its weight.
     near = exponent <= _LINEAR
     terms = _tangent_distance(p, n, (up[near], down[near]), probability, steepness[near])
@@ -119,6 +123,7 @@ def rough_log_moment(p: float, n: float, *, probability: float, noise_multiplier
     grid = _grid(p, n, noise_multiplier, _ROUGH_DIGITS)
     if grid is None:
         return math.inf
+
     shift, half = grid.nodes / noise_multiplier, 0.5 / noise_multiplier / noise_multiplier
     height = -0.5 * grid.nodes**2
     if p:
