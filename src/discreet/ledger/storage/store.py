@@ -126,7 +126,7 @@ class Store:
                 expected=f"a ledger at {path}", got=str(missing), do="Check the path."
             ) from missing
 
-        # SQLite takes an empty file for a new database, and would say that nothing was spent.
+        # SQLite takes an empty file for a new database; of a ledger it is one that was cut off.
         if not size:
             raise LedgerCorrupt(expected=f"a ledger at {path}", got="an empty file", do=_RESTORE)
 
