@@ -89,6 +89,7 @@ def _upper_tail(k: int, n: int, q: float, failure: float) -> tuple[float, float]
         # Ratios fall, so what is not summed is at most a geometric series.
         last = float((n - k - reach) / (k + reach + 1.0) * (q / failure)) * (1.0 + 8.0 * _U)
         beyond = math.inf if last >= 1.0 else float(terms[-1]) * last / (1.0 - last) * 2.0
+
     # What lies beyond is left out below and added above.
     mass = math.exp(log)
     lower = mass * total * (1.0 - relative) * math.exp(-error) * (1.0 - 8.0 * _U)

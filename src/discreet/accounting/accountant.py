@@ -87,6 +87,7 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     # A ledger with a budget names its own delta; asking for an epsilon overrides that.
     if delta is None and epsilon is None and terms is not None:
         delta = terms.delta
+
     if (delta is None) == (epsilon is None):
         raise ParameterError(
             owner="account",
@@ -100,6 +101,7 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
         return _void(facts, delta)
     if terms is not None and terms.rule is not Rule.LIST:
         return _fixed_analysis(facts, terms, delta, accountant)
+
     if facts.parameters is Parameters.CHOSEN_FROM_OUTPUTS:
         raise AccountingError(
             expected="steps fixed in advance",

@@ -143,6 +143,7 @@ class GaussianFilter:
     def _after(self, counted: Sequence[tuple[Cost, int]]) -> float:
         # Exact: the sum is rounded once, upwards, in `_sum_up`.
         total = Fraction(0)
+
         for cost, count in counted:
             if not isinstance(cost, PlainGaussian):
                 raise AccountingError(

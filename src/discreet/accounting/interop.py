@@ -165,6 +165,7 @@ def _described(cost: Cost, count: int, *, replace: bool, accountant: str) -> Des
             raise _no_event(
                 f"{count} randomized responses, whose count their PLD accountant ignores"
             )
+
         return {"class": "ComposedDpEvent", "events": [event] * count}
 
     return {"class": "SelfComposedDpEvent", "event": event, "count": count}
@@ -342,6 +343,7 @@ def _one_step(description: Description, scale: float, adjacency: Adjacency) -> S
                 raise _no_event(
                     "sampling without replacement, which dp-accounting has under replace-one only"
                 )
+
             return Step(
                 FixedSize(description["sample_size"], description["source_dataset_size"]),
                 _gaussians(description["event"], scale),

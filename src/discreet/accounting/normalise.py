@@ -84,6 +84,7 @@ def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counte
     for step, count in steps:
         # A step of count 0 is analysed all the same: what has no analysis is refused either way.
         times = check.whole("normalise", "count", count, least=0)
+
         for cost in costs_of_step(check.instance("normalise", "step", step, Step), adjacency):
             if times:
                 totals[cost] = totals.get(cost, 0) + times

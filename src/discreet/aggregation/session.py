@@ -237,6 +237,7 @@ class Session:
         # Where the budget admits not one step, no run begins.
         if steps <= 0 and self.plan.steps > start:
             return self._charged(draw, None, 0)
+
         return self._charged(draw, self._begin(steps, continues), steps)
 
     def _refuse_second_pass(self) -> None:
@@ -265,6 +266,7 @@ class Session:
                 got="one that did not",
                 do="Call it when the loop over samples has ended early.",
             )
+
         self._run.end(check.label(_OWNER, "reason", reason))
 
     def close(self) -> None:
@@ -282,6 +284,7 @@ class Session:
         # What is unsafe about the plan is in the ledger before the first sample is drawn.
         for mark in self.plan.marks():
             run.mark(mark)
+
         return run
 
     def _interrupted(self, snapshot: Snapshot) -> int | None:
@@ -360,8 +363,10 @@ class Session:
         """Yield samples whose step is charged; end the run, however the loop ends."""
         if run is None:
             return
+
         private = self.plan.queries() and steps > 0
         charged = run.steps(self.plan.step, steps, then_end=True) if private else range(steps)
+
         try:
             for _ in charged:
                 for _ in range(self.sampler.batches_per_step):

@@ -281,6 +281,7 @@ class PartialSums:
 
         # Not finite in one leaf: left out of all of them.
         finite_B = np.all([np.isfinite(values).all(axis=1) for values in rows.values()], axis=0)
+
         # Slots are drawn for all records, so that their number does not show who is not finite.
         slots_B = self._slots(number, len(finite_B), group.slots)[finite_B]
         sizes = np.maximum(np.bincount(slots_B, minlength=group.slots), 1)[:, np.newaxis]

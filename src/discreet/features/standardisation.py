@@ -80,6 +80,7 @@ class Standardisation:
                 expected="finite means and as many standard deviations above 0",
                 got=f"shapes {mean.shape} and {std.shape}",
             )
+
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "std", std)
 
@@ -92,6 +93,7 @@ class Standardisation:
         for part in chunks(*rows.shape):
             with np.errstate(all="ignore"):
                 np.divide(rows[part] - self.mean, self.std, out=result[part], casting="same_kind")
+
         return result
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -200,6 +202,7 @@ def standardise(
     sums = run.partial(sample)
     for part in chunks(len(sample), 2 * dimension):
         sums.add({MOMENTS: _encoded(rows[sample.indices[part]], centre, spread)})
+
     released = run.release(sample, sums)
 
     # From here on everything is a function of the release and of public numbers. m and q of
@@ -232,6 +235,7 @@ def _encoded(
         unit = np.divide(rows - centre, spread, out=encoded[:, :dimension])
         np.subtract(np.square(unit), 1.0, out=encoded[:, dimension:])
         encoded /= math.sqrt(2 * dimension)
+
     return encoded
 
 
@@ -246,6 +250,7 @@ def _reference(
         )
     except (TypeError, ValueError):
         centre = spread = np.zeros(1)
+
     if not (np.isfinite(centre).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
         raise ParameterError(
             owner="standardise",
@@ -256,6 +261,7 @@ def _reference(
             ),
             got="something else",
         )
+
     return centre, spread
 
 
@@ -271,4 +277,5 @@ def _groups(groups: Sequence[int] | NDArray[np.integer], dimension: int) -> NDAr
             ),
             got=f"{numbers.dtype}, {numbers.shape}",
         )
+
     return numbers.astype(np.intp)

@@ -185,6 +185,7 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
 
     # Beyond it the terms decide, on the ledger as it would be afterwards.
     after, completing = _completed(snapshot, ((step, total),), run.info.adjacency)
+
     # Only a filter or an odometer admits more than was planned, or a list that has it left.
     more = replace(run, charged=tuple({**charged, step: total}.items()))
     _admit(replace(after, runs=tuple(more if record is run else record for record in after.runs)))

@@ -210,6 +210,7 @@ class Ledger(SingleUse, copied=_COPIED):
             if not self._journal.closed:
                 for lease in list(self._leases):
                     lease.settle()
+
                 for run in list(self._runs):
                     run.end()
         finally:

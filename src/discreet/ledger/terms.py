@@ -97,6 +97,7 @@ class Terms:
             "levels": bool(self.levels) and self.rule is not Rule.ODOMETER,
             "orders": not self._orders_fit(),
         }
+
         for name, is_wrong in wrong.items():
             if is_wrong:
                 raise ParameterError(

@@ -38,6 +38,7 @@ def binary(owner: str, dtype: DTypeLike) -> np.dtype[np.floating]:
         kind: np.dtype[Any] | None = np.dtype(dtype)
     except TypeError:
         kind = None
+
     if kind is None or kind not in UNIT:
         raise ParameterError(
             owner=owner,
@@ -46,6 +47,7 @@ def binary(owner: str, dtype: DTypeLike) -> np.dtype[np.floating]:
             got=repr(dtype),
             do=_TOO_COARSE,
         )
+
     return kind
 
 
@@ -76,6 +78,7 @@ def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
             got=str(roundings),
             do="Use smaller blocks.",
         )
+
     return share / (1 - share)
 
 
@@ -94,6 +97,7 @@ def up(value: Fraction) -> float:
         nearest = float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
 
 

@@ -113,6 +113,7 @@ class ExactSum:
                 expected="at least one leaf, and all that have a scale",
                 got=f"{sorted(named)} and scales for {sorted(scales or {})}",
             )
+
         self._dimensions = named
         self._scales = {
             name: check.positive(owner, "scales", (scales or {}).get(name, 1.0)) for name in named
@@ -177,6 +178,7 @@ class ExactSum:
                     got="others than a moment ago",
                     do="Copy arrays that other threads or devices write to.",
                 )
+
         self._sums = sums
         self._end()
 
@@ -211,6 +213,7 @@ class ExactSum:
                 expected="another sum with the same leaves, scales, clip norm and grid",
                 got="itself" if partial is self else "a different one",
             )
+
         self._refuse_torn()
         partial._refuse_torn()
         self._count(partial._records)
@@ -221,6 +224,7 @@ class ExactSum:
         for name in self._sums:
             self._sums[name] += partial._sums[name]
             partial._sums[name][:] = 0.0
+
         partial._records = 0
         self._end()
         partial._end()
@@ -253,6 +257,7 @@ class ExactSum:
                 got="more",
                 do="Use a coarser grid.",
             )
+
         self._records += records
 
 
@@ -309,6 +314,7 @@ def _factor(clip_norm: float, grid: Grid, radius: int, scale: float) -> float:
             ),
             got=repr(scale),
         )
+
     return factor
 
 
@@ -326,7 +332,9 @@ def _checked(
             expected=f"exactly the leaves {sorted(dimensions)}",
             got=str(sorted(leaves)),
         )
+
     rows = {name: as_rows(owner, f"leaves[{name!r}]", leaves[name]) for name in dimensions}
+
     for name, leaf in rows.items():
         if leaf.shape != (len(weight), dimensions[name]) or weight.shape[1] != 1:
             # B itself is sensitive, and must not be told.
@@ -340,6 +348,7 @@ def _checked(
                     "weights for each"
                 ),
             )
+
     return rows, weight[:, 0].astype(np.float64)
 
 
@@ -374,11 +383,13 @@ def _add_units(
 
         # The same integers, piece by piece; a slice of rows is a view, a list of them a copy.
         count = len(weight_B if chosen is None else chosen)
+
         for part, columns in _pieces(count, leaf_BD.shape[1]):
             batch = part if chosen is None else chosen[part]
             units = _units(leaf_BD[batch, columns], weight_B[batch], factor)
             total_D[columns] += units.sum(axis=0)
             squares_B[batch] += _squares(units)
+
     return squares_B
 
 
@@ -398,6 +409,7 @@ def _squares(units: _FloatArray) -> _FloatArray:
 def _pieces(count: int, columns: int) -> Iterator[tuple[slice, slice]]:
     """Cut rows and columns into pieces that fit into the cache, whatever the size of the whole."""
     height = max(1, _CHUNK // max(1, min(columns, _WIDTH)))
+
     for row in range(0, count, height):
         for column in range(0, columns, _WIDTH):
             yield (

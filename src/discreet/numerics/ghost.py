@@ -45,6 +45,7 @@ def outer_spread(inputs: Records, gradients: Records) -> NDArray[np.float64]:
     with np.errstate(all="ignore"):
         first, second = _lengths(inputs), _lengths(gradients)
         lengths = first * second
+
         # A product may underflow: each position may lose up to the smallest normal number.
         lost = (
             lengths.shape[1]
@@ -79,6 +80,7 @@ def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float
         raise ParameterError(
             owner=owner, name="gradients", expected=f"of dtype {kind}", got=str(gradients.dtype)
         )
+
     inputs, gradients = np.asarray(inputs), np.asarray(gradients)
     with np.errstate(all="ignore"):
         gram_inputs = np.matmul(inputs, inputs.swapaxes(1, 2)).astype(np.float64)
@@ -126,6 +128,7 @@ def _lengths(vectors: Records) -> NDArray[np.float64]:
 def _same_positions(owner: str, inputs: Records, gradients: Records) -> None:
     if inputs.ndim != 3 or gradients.ndim != 3 or inputs.shape[:2] != gradients.shape[:2]:
         expected = "of shape (B, T, q), with inputs of shape (B, T, p)"
+
         # B is sensitive.
         got = f"records of shape {gradients.shape[1:]}, with inputs of shape {inputs.shape[1:]}"
         raise ParameterError(owner=owner, name="gradients", expected=expected, got=got)

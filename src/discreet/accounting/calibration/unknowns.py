@@ -330,6 +330,7 @@ class GroupNoise:
         precision = noise**-2 - (
             folded_noise_multiplier(fixed_groups) ** -2 if fixed_groups else 0.0
         )
+
         # Little or nothing may be left; a start needs a positive share all the same.
         share = max(0.05, precision * noise**2)
         return self._sensitivity() / math.sqrt(share) * noise, slope * share

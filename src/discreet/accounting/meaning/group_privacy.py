@@ -45,6 +45,7 @@ def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
     """
     check.instance("group_guarantee", "guarantee", guarantee, Guarantee)
     k = check.whole("group_guarantee", "size", size, least=1)
+
     # Nothing to add up; the estimate and the lower bound stay with the claim.
     if k == 1:
         return guarantee

@@ -119,6 +119,7 @@ def fixed_size_gaussian(order: float, *, fraction: float, noise_multiplier: floa
     down = sampled_gaussian.log_moment(
         0.0, order - 1.0, probability=fraction, noise_multiplier=half
     )
+
     # An infinite moment only says that its grid would be too large.
     if math.isinf(up) or math.isinf(down):
         return whole
@@ -248,6 +249,7 @@ def _log_sum_minus_one(larger: float, smaller: float) -> float:
     """ln(e^larger + e^smaller - 1), both >= 0."""
     if larger < _LINEAR:
         return math.log1p(math.expm1(larger) + math.expm1(smaller))
+
     return larger + math.log1p(math.exp(smaller - larger) - math.exp(-larger)) + 2.0**-40
 
 

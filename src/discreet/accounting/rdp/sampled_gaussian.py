@@ -107,6 +107,7 @@ def log_moment(p: float, n: float, *, probability: float, noise_multiplier: floa
     total = float(
         np.sum(terms * np.exp(-0.5 * grid.nodes[near] ** 2)) + np.sum(np.exp(safe[~near]))
     )
+
     # The weight e^(-t^2/2) is off by up to t^2 units in the last place, t < 39.
     total *= grid.spacing / _ROOT * (1.0 + 2.0**-41)
 
@@ -130,6 +131,7 @@ def rough_log_moment(p: float, n: float, *, probability: float, noise_multiplier
         height += p * _log_mixture(shift - half, probability)
     if n:
         height -= n * _log_mixture(-shift - half, probability)
+
     top = float(height.max())
     log = top + math.log(float(np.exp(height - top).sum()) * grid.spacing / _ROOT)
 
@@ -156,6 +158,7 @@ def _grid(p: float, n: float, s: float, digits: float) -> _Grid | None:
     first, last = _TAIL + (1.0 / s if n else 0.0), _TAIL + (p + n) / s
     if not spacing or first + last > spacing * _LARGEST_GRID:
         return None
+
     nodes = spacing * np.arange(
         -math.ceil(first / spacing), math.ceil(last / spacing) + 1, dtype=np.float64
     )
@@ -168,6 +171,7 @@ def _log_mixture(log_ratio: FloatArray, q: float) -> FloatArray:
     """The logarithm of 1 - q + q e^y."""
     if q == 1.0:
         return log_ratio
+
     result: FloatArray = np.logaddexp(math.log1p(-q), math.log(q) + log_ratio)
     return result
 
@@ -198,6 +202,7 @@ def _tangent_distance(
         for sign, power, log in ((1.0, p, logs[0]), (-1.0, n, logs[1]))
         if power
     ]
+
     for power, offset in parts:
         log = np.log1p(offset)
         v += power * log
@@ -210,11 +215,13 @@ def _tangent_distance(
     excess = exp_excess(v)
     distance += excess
     error += RELATIVE_ERROR * excess + 16.0 * _UNIT * size * np.abs(np.expm1(v))
+
     for power, offset in parts:
         # The offset itself is known to `slack`; the slope of g in it is power * (e^v / (1 + offset)
         # - 1).
         slack = 4.0 * _UNIT * ((offset + q) * steepness + np.abs(offset))
         slope = np.abs(np.expm1(v - np.log1p(offset))) + 2.0 * (p + n + 1.0) * slack
         error += 2.0 * abs(power) * slope * slack
+
     result: FloatArray = np.maximum(distance, 0.0) + error
     return result

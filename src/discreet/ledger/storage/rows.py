@@ -163,6 +163,7 @@ class Began:
 
     def __post_init__(self) -> None:
         check.instance("Began", "info", self.info, RunInfo)
+
         for package, version in self.software:
             check.label("Began", "software", package)
             check.label("Began", "software", version)

@@ -56,6 +56,7 @@ def directions(cost: Cost) -> tuple[Direction, Direction]:
             got=type(cost).__name__,
             do="Use the 'rdp' accountant, if it has one.",
         )
+
     return rule(cost)
 
 
@@ -67,6 +68,7 @@ def _check_range(cost: Cost) -> None:
         fits = _largest_loss(cost) < _LARGEST_LOSS
     else:
         fits = _NOISE[0] < cost.noise_multiplier < _NOISE[1]
+
     if not fits:
         raise OutOfRangeError(
             expected=(
@@ -101,6 +103,7 @@ def _poisson(cost: PoissonGaussian) -> tuple[Direction, Direction]:
     if cost.replace:
         pair = PoissonReplace(q, s)
         return pair, pair
+
     return PoissonRemove(q, s), PoissonAdd(q, s)
 
 

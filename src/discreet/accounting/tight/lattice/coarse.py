@@ -30,6 +30,7 @@ def coarse(costs: Counted, *, upper: bool) -> Counted:
     """
     unchanged: list[tuple[Cost, int]] = []
     poisson: list[tuple[PoissonGaussian, int]] = []
+
     for cost, count in costs:
         if isinstance(cost, PoissonGaussian):
             poisson.append((cost, count))
@@ -41,8 +42,10 @@ def coarse(costs: Counted, *, upper: bool) -> Counted:
         cells: dict[tuple[int, int, bool], list[tuple[PoissonGaussian, int]]] = {}
         for cost, count in poisson:
             cells.setdefault(_cell(cost, math.log(ratio)), []).append((cost, count))
+
         if len(cells) <= MOST:
             break
+
     return (*unchanged, *(_joined(cell, upper=upper) for cell in cells.values()))
 
 
