@@ -25,6 +25,7 @@ _KIND = "discreet.features"
 
 def read_only(array: NDArray[Any]) -> NDArray[np.float64]:
     """Copy an array in float64, so that nobody can change it."""
+    # A released value must stay what was released, whoever holds a reference to it.
     copy = np.array(array, np.float64)
     copy.setflags(write=False)
     return copy

@@ -73,6 +73,8 @@ class Standardisation:
             for part in (self.mean, self.std)
         )
         alike = mean.ndim == 1 and mean.shape == std.shape
+
+        # Each coordinate is divided by its std: 0 would make every row infinite.
         if not alike or not (np.isfinite([mean, std]).all() and (std > 0.0).all()):
             raise ParameterError(
                 owner="Standardisation",
@@ -200,6 +202,8 @@ def standardise(
     run = Aggregator(plan, ledger=ledger, source=source, label="features.standardise")
     (sample,) = run.samples()
     sums = run.partial(sample)
+
+    # In pieces: the encoded rows of a whole data set need not fit into memory.
     for part in chunks(len(sample), 2 * dimension):
         sums.add({MOMENTS: _encoded(rows[sample.indices[part]], centre, spread)})
 
@@ -266,6 +270,7 @@ def _reference(
 
 
 def _groups(groups: Sequence[int] | NDArray[np.integer], dimension: int) -> NDArray[np.intp]:
+    # Below `dimension`, as there are no more groups than coordinates; gaps between are allowed.
     numbers = np.asarray(groups)
     whole = numbers.shape == (dimension,) and numbers.dtype.kind in "iu"
     if not whole or not 0 <= numbers.min() <= numbers.max() < dimension:

@@ -67,6 +67,8 @@ def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
     True
     """
     share = roundings * UNIT[dtype]
+
+    # From one half on the bound is 1 or more: it would say nothing about the sum.
     if share >= Fraction(1, 2):
         raise ParameterError(
             owner="gamma",
@@ -98,6 +100,7 @@ def up(value: Fraction) -> float:
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
+    # A fraction becomes the nearest float64, which may lie below it.
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
 
 

@@ -165,7 +165,10 @@ class ExactSum:
         """
         self._refuse_torn()
         rows, weight = _checked("ExactSum.add", self._dimensions, leaves, weights)
+
         self._count(len(weight))
+
+        # All that can be refused is refused by now: from here on a failure leaves the sum torn.
         self._begin()
         sums, passed = self._with(rows, weight, None)
 
@@ -248,6 +251,7 @@ class ExactSum:
         self._turn.append(None)
 
     def _count(self, records: int) -> None:
+        # The number of records is sensitive: the message says "more", and not how many.
         if self._records + records > self._largest_count:
             raise NumericsError(
                 expected=(

@@ -145,6 +145,7 @@ class FloatSum:
         """What rounding adds to the difference of two neighbours, in units of a contribution."""
         within, joining, across = self._within(), self._joining(), self._across()
 
+        # Each kind of sum rounds what the one before it made of the terms, hence the products.
         # G N and G_S (1 + G) N_S of sums.md, section 3: only sums that differ count here.
         rounding = within * self._differing(1)
         rounding += joining * (1 + within) * self._differing(self.joined)

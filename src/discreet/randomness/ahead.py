@@ -114,6 +114,7 @@ class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
                 owner=owner, name="sums", expected=f"{self._size} numbers", got=f"{values.size}"
             )
 
+        # Everything about the sums was checked above: from here on the noise is used up.
         self._thread.join()
         numbers = self._work.hand_over()
 
@@ -128,6 +129,8 @@ class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
     def close(self) -> None:
         """Give up what was not used, and wait for the background thread; once is enough."""
         self._work.unwanted.set()
+
+        # A fork has no such thread that it could wait for.
         if self._at_home:
             self._thread.join()
 

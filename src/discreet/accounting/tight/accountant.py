@@ -154,6 +154,8 @@ def tight_upper(
             saves time only.
     """
     costs = _folded(costs)
+
+    # Nothing is saved where the whole answer is a closed form, or where costs are put together.
     if not costs or _single_gaussian(costs) is not None or len(costs) > MOST:
         return tight_epsilon(costs, delta, tolerance).upper
 
@@ -177,6 +179,7 @@ def _answer(question: _Question, costs: Counted, level: float, tolerance: float)
     if not costs:
         return NOTHING
 
+    # Gaussians alone fold into one, whose curve is known in closed form.
     single = _single_gaussian(costs)
     if single is not None:
         lower, upper = question.closed(single, level)
@@ -200,6 +203,8 @@ def _by_fewer_costs(
 ) -> Interval:
     """Answer for many different costs by way of fewer: one composition for each end."""
     worse, better = coarse(costs, upper=True), coarse(costs, upper=False)
+
+    # Only Poisson samples can be put together; too many of another kind stay too many.
     if len(worse) > MOST:
         raise AccountingError(
             expected=(
@@ -286,12 +291,14 @@ def _single_gaussian(costs: Counted) -> float | None:
     """The noise multiplier, if an attained Gaussian is all there is; costs that only dominate need
     the lower bound apart.
     """
+    # Folding leaves one cost of count 1 where there were several Gaussians.
     cost = costs[0][0] if len(costs) == 1 else None
     return cost.noise_multiplier if isinstance(cost, PlainGaussian) and cost.attained else None
 
 
 def _problems(costs: Counted) -> tuple[Composition, ...]:
     """The composition in its two directions, once if they are the same."""
+    # Each direction is composed by itself: an attacker faces one pair of data sets, in one order.
     pairs = [(directions(cost), count) for cost, count in costs]
     first = Composition(tuple((pair[0], count) for pair, count in pairs))
     second = Composition(tuple((pair[1], count) for pair, count in pairs))

@@ -72,6 +72,8 @@ def group_directions(cost: Cost, *, size: int) -> tuple[Direction, Direction]:
             replace-one.
     """
     k = check.whole("group_directions", "size", size, least=1)
+
+    # Without sampling all units are in: the sum moves by k times the sensitivity.
     if isinstance(cost, PlainGaussian):
         unsampled = PoissonRemove(1.0, group_gaussian(cost, size=k).noise_multiplier)
         return unsampled, unsampled
@@ -112,9 +114,11 @@ def group_epsilon(
     """
     delta = check.fraction("group_epsilon", "delta", delta)
     pairs = [(group_directions(cost, size=size), count) for cost, count in counted if count]
+
     if not pairs:
         return Bracket(0.0, 0.0)
 
+    # The second direction is only refined where it is not certified to be the better one.
     removed = Composition(tuple((remove, count) for (remove, _), count in pairs))
     added = Composition(tuple((add, count) for (_, add), count in pairs))
     first = epsilon_bracket(removed, delta, tolerance)
@@ -144,6 +148,7 @@ def _weights(k: int, q: float) -> tuple[tuple[float, ...], float]:
 
         tails.append(tail)
 
+    # P[exactly i] is a difference of tails; the last weight takes all that is left.
     ends = [*tails[2:], 0.0]
     weights = tuple(
         max(math.nextafter(tail - after, 1.0), 0.0)
@@ -296,6 +301,7 @@ def _unshifted(pair: ShiftsRemove) -> float:
 
 def _ratio(pair: ShiftsRemove, x: FloatArray, shift: int) -> Bounds:
     """The ratio r_shift at the edges; 0 at x = -inf."""
+    # r_i(x) = exp((2 i x - i^2) / (2 s^2)); its relative error grows with the exponent's size.
     square = 2.0 * pair.noise_multiplier**2
     is_finite = np.isfinite(x)
     finite = np.where(is_finite, x, 0.0)
@@ -357,6 +363,7 @@ def _inverse(pair: ShiftsRemove, edges: FloatArray) -> tuple[FloatArray, float]:
 
 def _newton(pair: ShiftsRemove, wanted: FloatArray) -> FloatArray:
     """The x with L(x) = wanted, by Newton steps that must stay inside a bracket; else bisection."""
+    # A table of losses puts every edge between two neighbours, from which Newton starts.
     s = pair.noise_multiplier
     table = np.linspace(*_reach(pair, float(wanted.min()), float(wanted.max())), 4096)
     place = np.clip(np.searchsorted(_loss(pair, table), wanted), 1, len(table) - 1)

@@ -64,6 +64,7 @@ def _check_range(cost: Cost) -> None:
     """Losses of one step must be far inside the range of float64; beyond, only the Rényi accountant
     answers.
     """
+    # Losses that are bounded are judged by their bound, all others by the noise.
     if isinstance(cost, BoundedRange | Laplace | Response):
         fits = _largest_loss(cost) < _LARGEST_LOSS
     else:
@@ -123,6 +124,7 @@ def _bounded_range(cost: BoundedRange) -> tuple[Direction, Direction]:
 
 def _response(cost: Response) -> tuple[Direction, Direction]:
     """Three losses: the true answer, the one in question, and any other answer."""
+    # Rounding may leave less than nothing for the answers that are in question of neither.
     truth = cost.truth_probability
     lie = (1.0 - truth) / (cost.categories - 1)
     neither = max(1.0 - truth - lie, 0.0)

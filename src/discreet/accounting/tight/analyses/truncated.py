@@ -73,6 +73,8 @@ def truncated_directions(cost: TruncatedPoissonGaussian) -> tuple[Direction, Dir
     """
     q, s = cost.probability, cost.noise_multiplier
     same = cut(cost, cost.records)
+
+    # The number of records does not change: one cut serves both data sets.
     if cost.replace:
         pair = _by_case(same, PoissonReplace(q, s), Exchange(same.taken, s / 2.0))
         return pair, pair
@@ -131,6 +133,7 @@ class Mixture:
 
     def cells(self, edges: FloatArray) -> Cells:
         """Weighted sums of the cells of the parts, rounded outward."""
+        # The index of the part is shown, so the curves add up (lemma 1 of docs/proofs/truncated.md).
         possible = [part for part in self.parts if part.weight > 0.0]
         cells = [part.direction.cells(edges) for part in possible]
         weights = [part.weight for part in possible]

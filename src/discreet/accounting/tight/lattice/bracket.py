@@ -103,6 +103,8 @@ def epsilon_bracket(
     law = problem.law(delta)
     start = starts.get(problem.directions)
     spacing, pair, rough = 0.0, None, 0.0
+
+    # A run that grew by a few steps: tilt and spacing of the last time are nearly right.
     if start is not None and 0.8 < start.steps / problem.steps <= 1.0:
         tilt = replace(tilt_for_epsilon(law, start.epsilon), log_delta=math.log(delta))
         spacing = start.spacing
@@ -111,6 +113,7 @@ def epsilon_bracket(
         if tilt.epsilon <= 0.0 and _is_zero(problem, law, tilt, delta):
             return Bracket(0.0, 0.0)
 
+    # The worse direction counts: one that is certified to be no worse needs no lower end.
     if reverse is not None and math.isfinite(reverse.spacing):
         enough = max(reverse.upper, reverse.lower / (1.0 - tolerance))
         upper = _upper_epsilon(problem, law, tilt, reverse.spacing, delta, enough)
@@ -183,6 +186,7 @@ def _refine(
 
     for attempt in range(_ROUNDS):
         window = planned(law, tilt, spacing, extended=extended)
+        # A spacing that is too fine for the longest transform is made as fine as it may be.
         if window.points(spacing) > _LONGEST:
             spacing, pair = window.width / (0.9 * _LONGEST), None
 
@@ -190,8 +194,9 @@ def _refine(
             theta = window.theta if crowded else tilt.theta
             pair = pair or measures(problem, law, theta, spacing, delta)
         except OutOfRangeError:
+            # After a first bracket this is no error: it stays as wide as it is.
             if attempt:
-                break  # the bracket stays as wide as it is
+                break
 
             raise
 
@@ -387,8 +392,9 @@ def delta_bracket(problem: Composition, epsilon: float, tolerance: float) -> Bra
         try:
             pair = pair or measures(problem, law, tilt.theta, spacing, delta)
         except OutOfRangeError:
+            # After a first bracket this is no error: it stays as wide as it is.
             if attempt:
-                break  # the bracket stays as wide as it is
+                break
 
             raise
 

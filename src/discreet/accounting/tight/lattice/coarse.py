@@ -28,6 +28,7 @@ def coarse(costs: Counted, *, upper: bool) -> Counted:
     """At most about `MOST` costs whose composition comes to at least (`upper`) or at most what
     these come to.
     """
+    # Only of Poisson samples is it proven how they compare; all other costs stay as they are.
     unchanged: list[tuple[Cost, int]] = []
     poisson: list[tuple[PoissonGaussian, int]] = []
 

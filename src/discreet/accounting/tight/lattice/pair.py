@@ -107,6 +107,7 @@ class _Plan:
 
 def measures(problem: Composition, law: Law, theta: float, spacing: float, delta: float) -> Pair:
     """Make both measures; the lattice is placed where it suits the lower one."""
+    # On one lattice, so that the difference of the two is the error of the lattice alone.
     uppers: list[tuple[Measure, int]] = []
     lowers: list[tuple[Measure, int]] = []
 
@@ -192,7 +193,8 @@ def chernoff(part: Tilted, delta: float) -> float:
     """A certified upper bound on epsilon from the upper measure alone: Chernoff at several
     exponents, no transform.
     """
-    finite_delta = delta - part.infinite  # what is left of delta for finite losses
+    # What is left of delta for finite losses; an infinite one takes its probability in full.
+    finite_delta = delta - part.infinite
     if finite_delta <= 0.0:
         return math.inf
 
