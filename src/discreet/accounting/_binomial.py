@@ -56,8 +56,11 @@ def at_least(count: int, trials: int, probability: float) -> tuple[float, float]
         return 1.0, 1.0
     if count > trials:
         return 0.0, 0.0
+
+    # Above the mean the masses fall from `count` on, so that a tail can be cut off.
     if count > trials * probability:
         return _upper_tail(count, trials, probability, 1.0 - probability)
+
     # Below the mean: the complement, as an upper tail of the number of failures.
     low, high = _upper_tail(trials - count + 1, trials, 1.0 - probability, probability)
     return max((1.0 - high) * (1.0 - 4.0 * _U), 0.0), min((1.0 - low) * (1.0 + 4.0 * _U), 1.0)
@@ -69,18 +72,25 @@ def _upper_tail(k: int, n: int, q: float, failure: float) -> tuple[float, float]
     """
     log, error = _log_mass(k, n, q, failure)
     reach = min(n - k, 64 + math.ceil(_DEVIATIONS * math.sqrt(n * q * failure)))
-    if reach > _LONGEST or error > 0.1:  # so many trials that nothing is known for certain
+
+    # So many trials that nothing is known for certain.
+    if reach > _LONGEST or error > 0.1:
         return 0.0, 1.0
+
+    # The mass at k itself is the 1; a term's relative error grows with the factors in it.
     m = np.arange(k, k + reach, dtype=np.float64)
     ratio = (n - m) / (m + 1.0) * (q / failure)
     terms = np.cumprod(ratio)
     total = 1.0 + float(np.sum(terms))
     relative = 16.0 * _U * (reach + 2)
     beyond = 0.0
+
     if reach < n - k:
         # Ratios fall, so what is not summed is at most a geometric series.
         last = float((n - k - reach) / (k + reach + 1.0) * (q / failure)) * (1.0 + 8.0 * _U)
         beyond = math.inf if last >= 1.0 else float(terms[-1]) * last / (1.0 - last) * 2.0
+
+    # What lies beyond is left out below and added above.
     mass = math.exp(log)
     lower = mass * total * (1.0 - relative) * math.exp(-error) * (1.0 - 8.0 * _U)
     upper = mass * (total + beyond) * (1.0 + relative) * math.exp(error) * (1.0 + 8.0 * _U) + 1e-300
@@ -90,14 +100,18 @@ def _upper_tail(k: int, n: int, q: float, failure: float) -> tuple[float, float]
 def _log_mass(k: int, n: int, q: float, failure: float) -> tuple[float, float]:
     """The logarithm of pmf(k) and a bound on its error; `failure` is 1-q, exact or rounded once."""
     if min(k, n - k) <= _EXACT:
+        # For a small q the logarithm of 1-q has digits that 1-q itself has lost.
         choose = math.log(math.comb(n, k))
         yes = k * math.log(q)
         no = (n - k) * (math.log1p(-q) if q < 0.5 else math.log(failure))
         size = abs(choose) + abs(yes) + abs(no) + n
         return choose + yes + no, 16.0 * _U * size
+
+    # n KL(k/n || q), by the relative distance from the mean: near it both logarithms are small.
     yes = k * math.log1p((k - n * q) / (n * q))
     no = (n - k) * math.log1p((n * q - k) / (n * failure))
     scale = 0.5 * math.log(n / (2.0 * math.pi * k * (n - k)))
+
     # Stirling's remainders, each between two numbers: the error of their sum is half its width.
     low = _stirling(n)[0] - _stirling(k)[1] - _stirling(n - k)[1]
     high = _stirling(n)[1] - _stirling(k)[0] - _stirling(n - k)[0]

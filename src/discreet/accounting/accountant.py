@@ -72,6 +72,7 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     (0.946867, True)
     """
     tolerance = check.positive("account", "tolerance", tolerance)
+
     if accountant not in ("tight", "rdp"):
         raise ParameterError(
             owner="account", name="accountant", expected="'tight' or 'rdp'", got=repr(accountant)
@@ -82,8 +83,11 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
 
     facts = read_source(source, adjacency, unit)
     terms = facts.terms
+
+    # A ledger with a budget names its own delta; asking for an epsilon overrides that.
     if delta is None and epsilon is None and terms is not None:
         delta = terms.delta
+
     if (delta is None) == (epsilon is None):
         raise ParameterError(
             owner="account",
@@ -97,6 +101,7 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
         return _void(facts, delta)
     if terms is not None and terms.rule is not Rule.LIST:
         return _fixed_analysis(facts, terms, delta, accountant)
+
     if facts.parameters is Parameters.CHOSEN_FROM_OUTPUTS:
         raise AccountingError(
             expected="steps fixed in advance",
@@ -112,6 +117,7 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
         costs = normalise(facts.steps, facts.adjacency)
         return _state_delta(facts, accountant, *_delta(costs, epsilon, accountant, tolerance))
 
+    # Only here may delta be chosen freely: the steps were fixed, so every delta has its epsilon.
     delta = check.fraction("account", "delta", delta)
     return _epsilon_near(facts, delta, accountant, tolerance, limit)
 
@@ -152,7 +158,7 @@ def _fixed_analysis(
             do="Whoever wrote this ledger did not obey its budget: there is no guarantee.",
         ) from None
 
-    claim = _state(facts, analysis.name, terms.delta or 0.0, Interval(0.0, epsilon, epsilon))
+    claim = _state(facts, analysis.name, analysis.delta, Interval(0.0, epsilon, epsilon))
 
     # What was spent so far is no smaller guarantee: where to stop was chosen by looking.
     basis = (
@@ -226,6 +232,7 @@ def _epsilon(costs: Counted, delta: float, accountant: str, tolerance: float) ->
     if accountant == "tight":
         return tight_epsilon(costs, delta, tolerance)
 
+    # Without costs there is no divergence to convert, and nothing was released.
     upper = rdp.epsilon(costs, delta=delta).value if costs else 0.0
     return Interval(0.0, upper, upper)
 
@@ -233,6 +240,7 @@ def _epsilon(costs: Counted, delta: float, accountant: str, tolerance: float) ->
 def _delta(
     costs: Counted, epsilon: float | None, accountant: str, tolerance: float
 ) -> tuple[float, Interval]:
+    # Epsilon 0 is allowed: its delta is the total variation distance.
     level = check.real("account", "epsilon", epsilon)
     if level < 0.0:
         raise ParameterError(

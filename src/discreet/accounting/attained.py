@@ -16,7 +16,7 @@ from discreet.accounting.normalise import Counted
 from discreet.accounting.sources import Read
 from discreet.accounting.tight import tight_epsilon
 from discreet.accounting.tight.analyses.shuffled import shuffled_lower
-from discreet.ledger.events import GaussianSum, Shuffled
+from discreet.ledger.events import Shuffled
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency
 
@@ -52,30 +52,38 @@ def _fixed_size(adjacency: Adjacency, costs: Counted, delta: float, tolerance: f
     """
     if adjacency is not Adjacency.REPLACE_ONE:
         return 0.0
+
     explicit = []
+
     for cost, count in costs:
         if not isinstance(cost, FixedSizeGaussian):
             return 0.0
+
         # Everything is rounded towards less loss; the cost's multiplier was rounded down.
         fraction = math.nextafter(cost.size / cost.records, 0.0)
         noise = math.nextafter(cost.noise_multiplier, math.inf) / 2.0
         explicit.append((PoissonGaussian(fraction, noise), count))
+
     return tight_epsilon(tuple(explicit), delta, tolerance).lower
 
 
 def _shuffled(source: Read, delta: float) -> float:
     """The published bound, where all epochs are alike [ChuaEtAl2024] (docs/proofs/shuffled.md)."""
     steps = [(step, count) for step, count in source.steps if count]
-    batches = {step.sampling.batches for step, _ in steps if isinstance(step.sampling, Shuffled)}
-    sums = [
-        [query for query in step.queries if isinstance(query, GaussianSum)] for step, _ in steps
-    ]
-    noises = {folded_noise_multiplier(gaussians) for gaussians in sums if gaussians}
-    is_shuffled = all(isinstance(step.sampling, Shuffled) for step, _ in steps)
-    if not is_shuffled or len(batches) != 1 or len(noises) != 1:
+
+    # Two policies are equal if they are of one kind with equal fields: here, as many batches.
+    policies = {step.sampling for step, _ in steps}
+    policy = policies.pop() if len(policies) == 1 else None
+    if not isinstance(policy, Shuffled):
         return 0.0
+
+    # `normalise` refuses every query of shuffled batches that is no Gaussian sum, so all fold.
+    noises = {folded_noise_multiplier(step.queries) for step, _ in steps}
+    if len(noises) > 1:
+        return 0.0
+
     return shuffled_lower(
-        batches=batches.pop(),
+        batches=policy.batches,
         # The fold is rounded down, so its successor is at least the true multiplier.
         noise_multiplier=math.nextafter(noises.pop(), math.inf),
         epochs=sum(count for _, count in steps),

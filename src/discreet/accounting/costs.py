@@ -105,6 +105,7 @@ class TruncatedPoissonGaussian:
     replace: bool = False
     zero_out: bool = False
 
+    # The proof shows whether the other records fill the sample, which no observer is told.
     attained = False
 
 
@@ -121,6 +122,7 @@ class FixedSizeGaussian:
     records: int
     noise_multiplier: float
 
+    # `accounting.attained` knows a weaker pair that two data sets have under replace-one.
     attained = False
 
 

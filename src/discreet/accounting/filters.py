@@ -132,6 +132,8 @@ class GaussianFilter:
     def spend(self, counted: Sequence[tuple[Cost, int]]) -> GaussianFilter:
         """The filter after these steps; `BudgetExceeded` if they do not fit."""
         after = self._after(counted)
+
+        # The limit is 0 where no noise meets the budget; then nothing is a share of it.
         if not after <= self.limit:
             share = after / self.limit if self.limit else math.inf
             raise _exceeded(self.name, self.epsilon, self.delta, share)
@@ -141,6 +143,7 @@ class GaussianFilter:
     def _after(self, counted: Sequence[tuple[Cost, int]]) -> float:
         # Exact: the sum is rounded once, upwards, in `_sum_up`.
         total = Fraction(0)
+
         for cost, count in counted:
             if not isinstance(cost, PlainGaussian):
                 raise AccountingError(
@@ -232,7 +235,7 @@ def _gaussian_limit(epsilon: float, delta: float) -> float:
     while met(low):
         low, high = 0.5 * low, low
 
-    # Whatever the bisection ends at, `high` was certified.
+    # Whatever the bisection ends at, `high` was certified: the limit is below the true one.
     while high - low > 1e-13 * high:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if met(middle) else (middle, high)

@@ -66,28 +66,33 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> tuple[float, floa
     mu = 1.0 / noise_multiplier
     a = 0.5 * mu - epsilon / mu
     b = -0.5 * mu - epsilon / mu
+
+    # So far out Phi(a) is within 1e-300 of 0 or of 1, and the other part is smaller still.
     if abs(a) >= _FARTHEST:
         return (0.0, 1e-300) if a < 0.0 else (1.0 - 1e-15, 1.0)
 
+    # b is negative whatever epsilon is, so its part is always taken in the scaled form.
     size = math.exp(-0.5 * a * a)
     second = 0.5 * size * float(scipy.special.erfcx(-b / _ROOT))
-    first = (
-        0.5 * size * float(scipy.special.erfcx(-a / _ROOT))
-        if a < 0.0
-        else float(scipy.special.ndtr(a))
-    )
-    value = first - second
     a_error = 4.0 * _U * (0.5 * mu + epsilon / mu)
+
     if a < 0.0:
+        first = 0.5 * size * float(scipy.special.erfcx(-a / _ROOT))
+
         # The two parts share the error of e^(-a^2/2): only the difference carries it.
         apart = 64.0 * _U * (first + second) + 0.5 * size * a_error * 2.0
-        shared = value * (4.0 * _U * (1.0 + a * a) + abs(a) * a_error) * 1.01
+        shared = (first - second) * (4.0 * _U * (1.0 + a * a) + abs(a) * a_error) * 1.01
         error = apart + shared + 1e-300
     else:
+        first = float(scipy.special.ndtr(a))
+
         # d Phi(a) = phi(a) da with phi <= size/2; relative errors of functions, of their arguments,
         # and of the exponential.
         relative = 64.0 * _U * (1.0 + a * a)
         error = (first + second) * (relative + (abs(a) + 1.0) * a_error) + 1e-300
+
+    # Rounding may have made the difference negative; delta is not, nor is it above 1.
+    value = first - second
     return max(value - error, 0.0), min(max(value, 0.0) + error, 1.0)
 
 
@@ -114,23 +119,33 @@ def invert(
     """
     if curve(0.0)[1] <= delta:
         return 0.0, 0.0
+
+    # `not <=`: a curve that is not a number proves nothing, and the search goes on.
     below, above = 0.0, max(start, 1e-300)
+
     while not curve(above)[1] <= delta:
         below, above = above, 2.0 * above
         if above > 1e300:
             return 0.0, math.inf
+
+    # The middle of the two bounds is a guess at the truth; it need not be one of them.
     root = _root(lambda epsilon: sum(curve(epsilon)) / 2.0, delta, below, above)
 
     # Whatever the search did: each end moves away from the root until its own bound proves it.
     margin = _CLOSEST
     low, high = root * (1.0 - margin), root * (1.0 + margin)
+
     while high < above and not curve(high)[1] <= delta:
         margin *= 4.0
         high = root * (1.0 + margin)
+
     margin = _CLOSEST
+
     while low > 0.0 and not curve(low)[0] >= delta:
         margin *= 4.0
         low = max(root * (1.0 - margin), 0.0)
+
+    # The start of the search was proven too: an end beyond it would only be weaker.
     return low, min(high, above)
 
 
@@ -144,18 +159,24 @@ def _root(curve: Callable[[float], float], delta: float, below: float, above: fl
         return math.log(max(curve(epsilon), 1e-320)) - goal
 
     gap_below, gap_above = off(below), off(above)
+
     for i in range(200):
         middle = 0.5 * (below + above)
+
         # Every fourth step bisects, and so does one whose upper end is far off in ln delta.
         if gap_above < 0.0 < gap_below and i % 4 != 3 and gap_above > -50.0:
             middle = below + (above - below) * gap_below / (gap_below - gap_above)
         if above - below <= 1e-14 * above or not below < middle < above:
             break
+
+        # Illinois: the gap of the end that stays is halved, so that no end stays for ever.
         value = off(middle)
         if value > 0.0:
             below, gap_below, gap_above = middle, value, 0.5 * gap_above
         else:
             above, gap_above, gap_below = middle, value, 0.5 * gap_below
+
         if value == 0.0:
             return middle
+
     return 0.5 * (below + above)

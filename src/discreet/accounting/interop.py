@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -46,7 +46,6 @@ from discreet.ledger.events import (
     Poisson,
     Query,
     RandomizedResponse,
-    Sampling,
     Step,
     TruncatedPoisson,
 )
@@ -55,6 +54,8 @@ from discreet.units import Adjacency
 __all__ = ["Description", "Exported", "describe", "described_steps", "from_dp_event", "to_dp_event"]
 
 Description: TypeAlias = Mapping[str, Any]
+
+# Randomized responses that are written out one by one; a list of millions helps nobody.
 _MOST_COPIES = 1000
 
 
@@ -82,10 +83,7 @@ def describe(
     >>> exported.event["events"][0]["count"]
     5
     """
-    if accountant not in ("pld", "rdp"):
-        raise ParameterError(
-            owner="describe", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant)
-        )
+    _check_accountant("describe", accountant)
 
     # Their samples of fixed size exist under replace-one alone. Our cost of such a step is the
     # same under zero-out, so it may be asked there; beside other steps it would be wrong for them.
@@ -100,6 +98,7 @@ def describe(
     ]
     return Exported(
         {"class": "ComposedDpEvent", "events": events},
+        # They have no zero-out: where its pairs are those of add-or-remove, that is asked for.
         "REPLACE_ONE" if replace else "ADD_OR_REMOVE_ONE",
     )
 
@@ -138,15 +137,19 @@ def described_steps(
     description: Description, *, adjacency: Adjacency, accountant: str
 ) -> tuple[tuple[Step, int], ...]:
     """Our steps for a description; see `from_dp_event`."""
-    if accountant not in ("pld", "rdp"):
-        raise ParameterError(
-            owner="steps_of", name="accountant", expected="'pld' or 'rdp'", got=repr(accountant)
-        )
+    _check_accountant("steps_of", accountant)
 
     # Their number times this is ours: RDP under replace-one takes noise over the doubled
     # sensitivity.
     scale = 2.0 if adjacency is Adjacency.REPLACE_ONE and accountant == "rdp" else 1.0
-    return tuple(_steps(description, 1, scale, adjacency))
+    return tuple(_steps(description, scale, adjacency))
+
+
+def _check_accountant(owner: str, accountant: str) -> None:
+    if accountant not in ("pld", "rdp"):
+        raise ParameterError(
+            owner=owner, name="accountant", expected="'pld' or 'rdp'", got=repr(accountant)
+        )
 
 
 def _described(cost: Cost, count: int, *, replace: bool, accountant: str) -> Description:
@@ -162,6 +165,7 @@ def _described(cost: Cost, count: int, *, replace: bool, accountant: str) -> Des
             raise _no_event(
                 f"{count} randomized responses, whose count their PLD accountant ignores"
             )
+
         return {"class": "ComposedDpEvent", "events": [event] * count}
 
     return {"class": "SelfComposedDpEvent", "event": event, "count": count}
@@ -173,16 +177,19 @@ def _single_event(  # noqa: PLR0911  (one for each kind of cost)
     """The event that one of their accountants reads as this cost; None where there is none."""
     match cost:
         case PlainGaussian(noise_multiplier=noise):
-            # Our cost has the doubled sensitivity of replace-one inside; their PLD adds it itself.
+            # Our cost has the doubled sensitivity of replace-one inside, as their RDP expects it.
+            # Their PLD doubles by itself, so it is given the noise of the undoubled sum.
             return _gaussian(noise * 2.0 if replace and pld else noise)
         case PoissonGaussian(probability=probability, noise_multiplier=noise) if pld or not replace:
+            # Our noise is that of the undoubled sum under every adjacency: nothing is converted.
             return {
                 "class": "PoissonSampledDpEvent",
                 "sampling_probability": probability,
                 "event": _gaussian(noise),
             }
         case TruncatedPoissonGaussian(zero_out=False) if pld:
-            # Zero-out is exported as add-or-remove, which costs otherwise where samples are cut.
+            # Not under zero-out: a zeroed record keeps its place in a full sample, a removed one
+            # does not, and they know only the second.
             return {
                 "class": "TruncatedSubsampledGaussianDpEvent",
                 "dataset_size": cost.records,
@@ -191,7 +198,8 @@ def _single_event(  # noqa: PLR0911  (one for each kind of cost)
                 "noise_multiplier": cost.noise_multiplier,
             }
         case FixedSizeGaussian(size=size, records=records, noise_multiplier=noise) if not pld:
-            # Their RDP takes noise over the doubled sensitivity of a replacement, ours does not.
+            # They take the noise over the change by a replacement, which is twice the sensitivity
+            # that our multiplier refers to.
             return {
                 "class": "SampledWithoutReplacementDpEvent",
                 "source_dataset_size": records,
@@ -200,6 +208,7 @@ def _single_event(  # noqa: PLR0911  (one for each kind of cost)
             }
         case Laplace(noise_multiplier=noise) if not (replace and pld):
             return {"class": "LaplaceDpEvent", "noise_multiplier": noise}
+
         case Response(categories=categories, truth_probability=truth):
             # With probability `noise` they answer uniformly, which may again be the truth.
             noise = (1.0 - truth) * categories / (categories - 1)
@@ -208,6 +217,7 @@ def _single_event(  # noqa: PLR0911  (one for each kind of cost)
                 "noise_parameter": noise,
                 "num_buckets": categories,
             }
+
         case _:
             return None
 
@@ -234,9 +244,13 @@ def _built(description: Description, library: Any) -> Any:
 def _value(value: Any, library: Any) -> Any:
     if isinstance(value, Mapping):
         return _built(value, library)
-    return [_value(item, library) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_value(item, library) for item in value]
+
+    return value
 
 
+# Every event of theirs that has an equal in our vocabulary, with the fields that are read of it.
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "NoOpDpEvent": (),
     "GaussianDpEvent": ("noise_multiplier",),
@@ -282,80 +296,99 @@ def _not_ours(name: str) -> AccountingError:
     )
 
 
-def _steps(
-    description: Description, times: int, scale: float, adjacency: Adjacency
-) -> Iterable[tuple[Step, int]]:
+def _leaves(
+    description: Description, times: int, *, least: int
+) -> Iterator[tuple[Description, int]]:
+    """The events inside all compositions, in order, and how often each is to be taken.
+
+    Args:
+        description: of an event, composed or not.
+        times: how often the whole is taken.
+        least: the smallest count that a composition may have.
+    """
     name = description["class"]
-    if name == "NoOpDpEvent":
-        return
     if name == "SelfComposedDpEvent":
-        count = check.whole(name, "count", description["count"], least=0)
-        yield from _steps(description["event"], times * count, scale, adjacency)
+        count = check.whole(name, "count", description["count"], least=least)
+        yield from _leaves(description["event"], times * count, least=least)
     elif name == "ComposedDpEvent":
         for event in description["events"]:
-            yield from _steps(event, times, scale, adjacency)
-    elif name in _FIELDS:
-        yield _one_step(description, scale, adjacency), times
+            yield from _leaves(event, times, least=least)
     else:
-        raise _not_ours(str(name))
+        yield description, times
+
+
+def _steps(
+    description: Description, scale: float, adjacency: Adjacency
+) -> Iterator[tuple[Step, int]]:
+    # A count of 0 is no error here: the step is named, and never taken.
+    for event, times in _leaves(description, 1, least=0):
+        name = event["class"]
+        if name not in _FIELDS:
+            raise _not_ours(str(name))
+        if name != "NoOpDpEvent":
+            yield _one_step(event, scale, adjacency), times
 
 
 def _one_step(description: Description, scale: float, adjacency: Adjacency) -> Step:
-    name = description["class"]
-    sampling: Sampling = Everything()
-    queries: list[Query]
-    match name:
+    match description["class"]:
         case "PoissonSampledDpEvent":
-            sampling, queries = (
+            return Step(
                 Poisson(description["sampling_probability"]),
                 _gaussians(description["event"], scale),
             )
+
         case "SampledWithoutReplacementDpEvent":
+            # Read under another relation, the same event would mean something else.
             if adjacency is not Adjacency.REPLACE_ONE:
                 raise _no_event(
                     "sampling without replacement, which dp-accounting has under replace-one only"
                 )
-            sampling = FixedSize(description["sample_size"], description["source_dataset_size"])
-            queries = _gaussians(description["event"], scale)
-        case "TruncatedSubsampledGaussianDpEvent":
-            sampling = TruncatedPoisson(
-                description["sampling_probability"],
-                description["truncated_batch_size"],
-                description["dataset_size"],
+
+            return Step(
+                FixedSize(description["sample_size"], description["source_dataset_size"]),
+                _gaussians(description["event"], scale),
             )
-            queries = [GaussianSum("sum", 1.0, scale * description["noise_multiplier"])]
+
+        case "TruncatedSubsampledGaussianDpEvent":
+            return Step(
+                TruncatedPoisson(
+                    description["sampling_probability"],
+                    description["truncated_batch_size"],
+                    description["dataset_size"],
+                ),
+                GaussianSum("sum", 1.0, scale * description["noise_multiplier"]),
+            )
+
         case "LaplaceDpEvent":
-            queries = [LaplaceSum("sum", 1.0, scale * description["noise_multiplier"])]
+            return Step(
+                Everything(), LaplaceSum("sum", 1.0, scale * description["noise_multiplier"])
+            )
+
         case "RandomizedResponseDpEvent":
+            # The truth is told when no uniform answer is drawn, or when it is the answer drawn.
             buckets = description["num_buckets"]
             noise = description["noise_parameter"]
-            queries = [RandomizedResponse("answer", buckets, 1.0 - noise + noise / buckets)]
-        case _:
-            queries = _gaussians(description, scale)
+            truth = 1.0 - noise + noise / buckets
+            return Step(Everything(), RandomizedResponse("answer", buckets, truth))
 
-    return Step(sampling, queries)
+        case _:
+            return Step(Everything(), _gaussians(description, scale))
 
 
 def _gaussians(description: Description, scale: float) -> list[Query]:
     """The Gaussian queries of one sample, however they are nested; each gets a name of its own."""
-    noises = list(_noises(description, 1))
-    return [GaussianSum(f"sum {number}", 1.0, scale * noise) for number, noise in enumerate(noises)]
+    queries: list[Query] = []
 
+    # A sample on which nothing is asked is no event of ours, hence counts of 1 at least.
+    for event, times in _leaves(description, 1, least=1):
+        name = event["class"]
+        if name != "GaussianDpEvent":
+            raise _no_event(f"{name} inside a sample; only Gaussian sums can share one")
 
-def _noises(description: Description, times: int) -> Iterable[float]:
-    name = description["class"]
-    if name == "GaussianDpEvent":
         # `times` equal Gaussians on one sample fold into one with sqrt(times) times the
         # sensitivity.
-        yield check.positive(name, "noise_multiplier", description["noise_multiplier"]) / math.sqrt(
-            times
-        )
-    elif name == "SelfComposedDpEvent":
-        yield from _noises(
-            description["event"], times * check.whole(name, "count", description["count"], least=1)
-        )
-    elif name == "ComposedDpEvent":
-        for event in description["events"]:
-            yield from _noises(event, times)
-    else:
-        raise _no_event(f"{name} inside a sample; only Gaussian sums can share one")
+        noise = check.positive(name, "noise_multiplier", event["noise_multiplier"])
+        noise_std = scale * (noise / math.sqrt(times))
+        queries.append(GaussianSum(f"sum {len(queries)}", 1.0, noise_std))
+
+    return queries

@@ -77,6 +77,8 @@ class LiveEpsilon:
     def add(self, step: Step, count: int = 1) -> None:
         """The step was (or is about to be) taken `count` times."""
         number = self._counts.get(step, 0) + check.whole("LiveEpsilon", "count", count, least=0)
+
+        # More steps cost more, so a bound for what is covered holds for everything within it.
         if number > self._covered.get(step, 0):
             # Most runs repeat one step, so it is the latest that is counted ahead.
             covered = self._counts | {step: number}

@@ -84,6 +84,7 @@ def normalise(steps: Iterable[tuple[Step, int]], adjacency: Adjacency) -> Counte
     for step, count in steps:
         # A step of count 0 is analysed all the same: what has no analysis is refused either way.
         times = check.whole("normalise", "count", count, least=0)
+
         for cost in costs_of_step(check.instance("normalise", "step", step, Step), adjacency):
             if times:
                 totals[cost] = totals.get(cost, 0) + times
@@ -125,8 +126,12 @@ def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Cost, ..
     if gaussians:
         costs.append(PlainGaussian(folded_noise_multiplier(gaussians) / _factor(adjacency)))
 
-    without_gaussian_cost = [query for query in queries if query.gaussian_cost is None]
-    return (*costs, *(_entry(_QUERIES, query)(query, adjacency) for query in without_gaussian_cost))
+    costs.extend(
+        _entry(_QUERIES, query)(query, adjacency)
+        for query in queries
+        if query.gaussian_cost is None
+    )
+    return tuple(costs)
 
 
 def _factor(adjacency: Adjacency) -> int:
@@ -216,6 +221,8 @@ def _truncated(sampling: TruncatedPoisson, total: _Sum) -> Cost:
 
 def _fixed_size(sampling: FixedSize, total: _Sum) -> Cost:
     _number_public(sampling, total.adjacency)
+
+    # Everybody is drawn: the full batch, whose pair is attained.
     if sampling.size == sampling.records:
         return total.without_amplification()
 
@@ -225,13 +232,16 @@ def _fixed_size(sampling: FixedSize, total: _Sum) -> Cost:
 def _shuffled(sampling: Shuffled, total: _Sum) -> Cost:
     _number_public(sampling, total.adjacency)
 
-    # Everybody may know the order, for all that is proven; no two data sets need attain that.
+    # No amplification is proven: the epoch costs what it would if the order were public, one
+    # Gaussian sum in the unit's batch. That pair only dominates, so no lower bound counts it.
     return total.without_amplification(attained=False)
 
 
 def _balls_in_bins(sampling: BallsInBins, total: _Sum) -> Cost:
     if sampling.amplifies(total.adjacency):
         return BallsInBinsGaussian(sampling.batches, total.noise_multiplier)
+
+    # With a single batch everybody is in it, and the pair of the full batch is attained.
     return total.without_amplification(attained=sampling.batches == 1)
 
 

@@ -79,6 +79,7 @@ def shares(
         # Two numbers of copies may have the same best order: it gets both shares.
         costs = normalise([(step, copies * count) for step, count in planned], adjacency)
         order = renyi_epsilon(costs, delta=delta * _ORDER_SHARE).order
+
         offset = min(order - 1.0, _LARGEST_OFFSET)
         orders[1.0 + offset] = orders.get(1.0 + offset, 0.0) + _ORDER_SHARE
 
@@ -103,8 +104,10 @@ def odometer_reading(terms: Terms, charged: Planned, adjacency: Adjacency) -> Re
     costs = normalise(charged, adjacency)
     readings = [Reading(mixture_epsilon(costs, terms.orders, delta), "a mixture of Rényi orders")]
 
+    # Charges beyond every level are still bounded by the orders, which hold whatever was charged.
     # The smallest reading may be chosen afterwards, as each rule has its own share of delta.
     level = _level(terms, charged)
+
     if level is not None:
         copies, share = level
         epsilon = _level_epsilon(terms.planned, adjacency, copies, delta * share)
@@ -126,6 +129,7 @@ def _level(terms: Terms, charged: Planned) -> tuple[int, float] | None:
     planned = dict(terms.planned)
 
     for copies, share in sorted(terms.levels):
+        # A kind of step that the first run did not plan is beyond every level.
         if all(count <= copies * planned.get(step, 0) for step, count in charged):
             return copies, share
 
@@ -158,13 +162,13 @@ def mixture_epsilon(
 
     # No order gives a bound; or the function is largest at l <= 1, where it is at most 1.
     low, high = _around_the_top(terms)
-    if not math.isfinite(high) or high == 0.0:
+    if high in (0.0, math.inf):
         return high
 
-    # The function is concave in l: its tangent at exp(low) bounds it up to exp(high).
-    height = (
-        1.0 - sum(term.value(low) for term in terms) + _slope(terms, low) * math.expm1(high - low)
-    )
+    # The function is concave in l: its tangent at exp(low) bounds it up to exp(high). All of it
+    # is divided by exp(low), which would overflow, and whose logarithm is added back.
+    at_low = 1.0 - sum(term.value(low) for term in terms)
+    height = at_low + _slope(terms, low) * math.expm1(high - low)
     return max(0.0, low + math.log(height) + 2.0**-45 * (1.0 + low))
 
 
@@ -179,6 +183,8 @@ class _Term:
     def value(self, log_ratio: float) -> float:
         """The summand over l, at the likelihood ratio l, rounded down."""
         exponent = self.log_weight + (self.order - 1.0) * (log_ratio - self.divergence)
+
+        # A smaller summand makes l minus the sum larger, and with it the epsilon that is claimed.
         sizes = 1.0 + abs(self.log_weight) + (self.order - 1.0) * (abs(log_ratio) + self.divergence)
         return math.exp(min(exponent - 2.0**-48 * sizes, 700.0))
 
@@ -194,9 +200,10 @@ def _around_the_top(terms: Sequence[_Term]) -> tuple[float, float]:
     """A narrow interval of ln l around the place where l minus the sum is largest; (0, 0) if that
     is below 1.
     """
-    low, high = 0.0, 1.0
     if not terms:
         return 0.0, math.inf
+
+    low, high = 0.0, 1.0
     if _slope(terms, low) <= 0.0:
         return 0.0, 0.0
 

@@ -13,7 +13,7 @@ from discreet import _validate as check
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import Step
 from discreet.ledger.snapshot import Snapshot
-from discreet.ledger.storage.rows import Held
+from discreet.ledger.storage.rows import Held, RunInfo
 from discreet.ledger.terms import Planned, Rule, Terms
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit
 
@@ -44,6 +44,8 @@ _ARITHMETIC = {
 }
 # A guarantee over runs of several levels states the weakest of them.
 _WEAKEST_FIRST = (Numerics.IDEALISED, Numerics.CERTIFIED, Numerics.EXACT)
+# One run that was chosen by looking makes the whole list one that was not fixed in advance.
+_LEAST_FIXED_FIRST = (Parameters.CHOSEN_FROM_OUTPUTS, Parameters.FIXED_IN_ADVANCE)
 _FIXED = (
     "the steps and their number were fixed before the first release or depend on public values "
     "only, as every run declares"
@@ -104,26 +106,30 @@ def read_source(source: Source, adjacency: Adjacency | None, unit: Unit | None) 
         check.instance("account", "adjacency", adjacency, Adjacency)
     if unit is not None:
         check.instance("account", "unit", unit, Unit)
+
     if isinstance(source, HasSnapshot):
         return _read_snapshots((source.snapshot(),), adjacency, unit)
 
     # A generator can be read once only, hence the list.
     entries = list(_iterable(source))
     sources = [entry for entry in entries if isinstance(entry, HasSnapshot)]
-    if sources:
-        if len(sources) < len(entries):
-            raise ParameterError(
-                owner="account",
-                name="source",
-                expected="ledgers and plans, or (step, count) pairs, but not both",
-                got="both",
-            )
-        return _read_snapshots(tuple(entry.snapshot() for entry in sources), adjacency, unit)
+    if not sources:
+        return _read_pairs(entries, adjacency, unit)
 
-    return _read_pairs(entries, adjacency, unit)
+    # Pairs say nothing of how they ran, so no guarantee could speak of them and of ledgers.
+    if len(sources) < len(entries):
+        raise ParameterError(
+            owner="account",
+            name="source",
+            expected="ledgers and plans, or (step, count) pairs, but not both",
+            got="both",
+        )
+
+    return _read_snapshots(tuple(entry.snapshot() for entry in sources), adjacency, unit)
 
 
 def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Unit | None) -> Read:
+    # Steps alone do not say which change of the data they were meant to hide.
     if adjacency is None:
         raise ParameterError(
             owner="account",
@@ -141,20 +147,15 @@ def _read_pairs(entries: Sequence[object], adjacency: Adjacency | None, unit: Un
                 owner="account", name="source", expected="(step, count) pairs", got=repr(pair)[:80]
             )
 
-        step, count = pair
-        pairs.append(
-            (
-                check.instance("account", "step", step, Step),
-                check.whole("account", "count", count, least=0),
-            )
-        )
+        step = check.instance("account", "step", pair[0], Step)
+        count = check.whole("account", "count", pair[1], least=0)
+        pairs.append((step, count))
 
     # Pairs are what somebody intends: there is no run whose arithmetic could be named.
-    about = Unit.EXAMPLE if unit is None else unit
     return Read(
         steps=tuple(pairs),
         adjacency=adjacency,
-        unit=about,
+        unit=unit or Unit.EXAMPLE,
         numerics=Numerics.EXACT,
         parameters=Parameters.FIXED_IN_ADVANCE,
         assumptions=(
@@ -169,9 +170,12 @@ def _read_snapshots(
 ) -> Read:
     _refuse_copies(snapshots)
     marks = _marks(snapshots)
+
+    # What is void gets no number, so no rule is needed by which its charges would add up.
     if not marks:
         _refuse_chosen(snapshots)
 
+    # A void ledger without charges is still stated as void, so that nobody takes it for a free one.
     infos = [run.info for snapshot in snapshots for run in snapshot.runs]
     steps = tuple(chain.from_iterable(snapshot.counted() for snapshot in snapshots))
     if not infos or not (steps or marks):
@@ -179,14 +183,15 @@ def _read_snapshots(
 
     levels = {info.numerics for info in infos}
     facts = Read(
-        steps,
-        _common("adjacency", {info.adjacency for info in infos}, adjacency),
-        _common("unit", {info.unit for info in infos}, unit),
-        min(levels, key=_WEAKEST_FIRST.index),
-        _parameters(snapshots),
-        _assumptions(snapshots, levels),
-        marks,
+        steps=steps,
+        adjacency=_common("adjacency", infos, adjacency),
+        unit=_common("unit", infos, unit),
+        numerics=min(levels, key=_WEAKEST_FIRST.index),
+        parameters=min((info.parameters for info in infos), key=_LEAST_FIXED_FIRST.index),
+        assumptions=_assumptions(snapshots, levels),
+        voided_by=marks,
     )
+
     # Several ledgers have no terms in common: what each was held to says nothing of their sum.
     return facts if len(snapshots) > 1 else _with_terms(facts, snapshots[0])
 
@@ -196,12 +201,13 @@ def _marks(snapshots: tuple[Snapshot, ...]) -> tuple[str, ...]:
     names = set(chain.from_iterable(snapshot.marks for snapshot in snapshots))
 
     # A plan has no rows, hence no marks; what its run declares must void it all the same.
-    sources = {run.info.randomness for snapshot in snapshots for run in snapshot.runs}
-    keys = {source.value for source in sources if source is Randomness.UNSAFE_TEST_KEY}
-    return tuple(sorted(names | keys))
+    generators = {run.info.randomness for snapshot in snapshots for run in snapshot.runs}
+    test_keys = generators & {Randomness.UNSAFE_TEST_KEY}
+    return tuple(sorted(names.union(generator.value for generator in test_keys)))
 
 
 def _nothing_charged(marks: tuple[str, ...]) -> AccountingError:
+    # Where something voided the ledger, it cannot be said that nothing was spent.
     return AccountingError(
         expected="at least one run with a charge",
         got=f"an empty source, void by {', '.join(marks)}" if marks else "an empty source",
@@ -209,25 +215,21 @@ def _nothing_charged(marks: tuple[str, ...]) -> AccountingError:
     )
 
 
-def _parameters(snapshots: tuple[Snapshot, ...]) -> Parameters:
-    # One run that was chosen by looking makes the whole list one that was not fixed in advance.
-    chosen = any(snapshot.chosen_from_outputs for snapshot in snapshots)
-    return Parameters.CHOSEN_FROM_OUTPUTS if chosen else Parameters.FIXED_IN_ADVANCE
-
-
 def _assumptions(snapshots: tuple[Snapshot, ...], levels: set[Numerics]) -> tuple[str, ...]:
     """What a guarantee rests on and the ledgers cannot show, in the order of the report."""
+    # A ledger with terms shows itself what was fixed; for several together nothing does.
     choice = [_FILES] if len(snapshots) > 1 else _fixed_in_advance(snapshots[0])
-    declared = chain.from_iterable(_declared(snapshot) for snapshot in snapshots)
 
     # Exact arithmetic assumes nothing; runs of different levels each bring their own sentence.
     arithmetic = [text for level, text in _ARITHMETIC.items() if level in levels]
+
+    # A run that is still going on, or that crashed, may have taken fewer steps than it reserved.
     running = [_RUNNING] if any(snapshot.unsettled for snapshot in snapshots) else []
     return (
         _OWN,
         _COMPUTATIONAL,
         *choice,
-        *declared,
+        *chain.from_iterable(map(_declared, snapshots)),
         *arithmetic,
         *running,
     )
@@ -249,6 +251,7 @@ def _refuse_copies(snapshots: tuple[Snapshot, ...]) -> None:
     """Refuse the same ledger twice: which of two copies tells the whole story cannot be seen from
     either.
     """
+    # A plan has no identity yet, and the same plan twice is two runs.
     identities = [snapshot.ledger for snapshot in snapshots if snapshot.ledger]
     if len(set(identities)) < len(identities):
         raise AccountingError(
@@ -263,37 +266,43 @@ def _refuse_chosen(snapshots: tuple[Snapshot, ...]) -> None:
 
     No rule was fixed for them together, and the rule of one covers only its own charges.
     """
-    for snapshot in snapshots:
-        chosen = snapshot.chosen_from_outputs or snapshot.rule not in (None, Rule.LIST)
-        if chosen and len(snapshots) > 1:
-            raise AccountingError(
-                expected="several ledgers whose steps were fixed in advance",
-                got="one whose runs may have been chosen by looking at what was released",
-                do=(
-                    "State each claim by itself. If the ledgers were fixed in advance, they hold "
-                    "together at the sum of their epsilons and the sum of their deltas."
-                ),
-            )
+    # Of a single ledger its own rule decides what may be claimed.
+    chosen = any(
+        snapshot.chosen_from_outputs or snapshot.rule not in (None, Rule.LIST)
+        for snapshot in snapshots
+    )
+    if chosen and len(snapshots) > 1:
+        raise AccountingError(
+            expected="several ledgers whose steps were fixed in advance",
+            got="one whose runs may have been chosen by looking at what was released",
+            do=(
+                "State each claim by itself. If the ledgers were fixed in advance, they hold "
+                "together at the sum of their epsilons and the sum of their deltas."
+            ),
+        )
 
 
 def _fixed_in_advance(snapshot: Snapshot) -> list[str]:
     """The word of every run that its steps were fixed in advance, where nothing better is known: in
     files of schema 1.
     """
-    return [_FIXED] if snapshot.terms is None and not snapshot.chosen_from_outputs else []
+    is_declared = snapshot.terms is None and not snapshot.chosen_from_outputs
+    return [_FIXED] if is_declared else []
 
 
 def _basis(snapshot: Snapshot) -> str:
     """What counts of a list, or of a file of schema 1, in words."""
+    # Such a file holds no list: what it charged is all that can be counted.
     if snapshot.schema == _WITHOUT_TERMS:
         file = f"a file of schema {_WITHOUT_TERMS}, which holds no budget and no plan"
         return f"the {snapshot.steps} steps that were charged; {file}"
 
+    # Filters and odometers state their basis with the claim, in `account`.
     if snapshot.rule is not Rule.LIST:
         return ""
 
     counted = sum(count for _, count in snapshot.counted())
-    listed = sum(count for _, count in snapshot.terms.planned) if snapshot.terms is not None else 0
+    listed = sum(count for _, count in snapshot.planned)
 
     # Fewer than the list: only a public reason frees steps (`Snapshot.counted`).
     if counted < listed:
@@ -302,11 +311,15 @@ def _basis(snapshot: Snapshot) -> str:
             "reason, as was declared"
         )
 
+    # What was not taken counts as well: when a run ends may depend on what it showed.
     were = "1 was" if snapshot.steps == 1 else f"{snapshot.steps} were"
     taken = "all were charged" if snapshot.steps >= counted else f"{were} charged, and all count"
-    growth = " and grew since, for a public reason, as was declared"
-    grown = growth if any(_growths(snapshot)) else ""
-    return f"{_steps(counted)}, a list that was fixed before the first release{grown}; {taken}"
+
+    basis = f"{_steps(counted)}, a list that was fixed before the first release"
+    if any(_growths(snapshot)):
+        basis += " and grew since, for a public reason, as was declared"
+
+    return f"{basis}; {taken}"
 
 
 def _growths(snapshot: Snapshot) -> Iterator[Held]:
@@ -323,29 +336,37 @@ def _steps(count: int) -> str:
 
 def _declared(snapshot: Snapshot) -> Iterator[str]:
     """Public reasons that runs and lists name, each on the word of whoever declared it."""
+    # Filters and odometers hold whatever decided on runs: no reason needs to be believed.
     if snapshot.rule is not Rule.LIST:
         return
+
     for run in snapshot.runs:
         if run.reason:
             name = f"run {run.info.label!r}" if run.info.label else f"run {run.number}"
             taken = f"{run.steps} of {run.planned_steps} planned steps"
+
             yield f"{name} ended after {taken} for a public reason, as was declared: {run.reason!r}"
 
     for growth in _growths(snapshot):
         yield f"the list of steps grew for a public reason, as was declared: {growth.reason!r}"
 
 
-def _common(name: str, values: set[_T], asked: _T | None) -> _T:
-    """The one value that all runs share, which must be the one asked for."""
+def _common(name: str, infos: Sequence[RunInfo], asked: _T | None) -> _T:
+    """The one value of this field that all runs share, which must be the one asked for."""
+    values: set[_T] = {getattr(info, name) for info in infos}
+
     # An accountant composes steps for one unit and one adjacency: there is no sum across them.
+    # A caller who names another than the runs declared would read a claim that was never made.
     if len(values) > 1 or (asked is not None and asked not in values):
-        got = ", ".join(sorted(map(_name, values)))
-        do = (
-            "Account for these runs apart: one statement protects one thing against one change of "
-            "the data."
-        )
         wanted = "" if asked is None else f" {_name(asked)}"
-        raise AccountingError(expected=f"one {name}{wanted} in all runs", got=got, do=do)
+        raise AccountingError(
+            expected=f"one {name}{wanted} in all runs",
+            got=", ".join(sorted(map(_name, values))),
+            do=(
+                "Account for these runs apart: one statement protects one thing against one "
+                "change of the data."
+            ),
+        )
 
     return next(iter(values))
 

@@ -107,6 +107,8 @@ class TruncatedNegativeBinomial:
         if abs(self.shape) < 1e-12:
             return (1.0 - self.gamma) ** k / (k * -math.log(self.gamma))
 
+        # The product of (l + eta)/(l + 1) over l < k, by logarithms of gamma functions; the first
+        # factor eta, which may be negative, stays outside of them.
         ways = (
             math.exp(
                 math.lgamma(k + self.shape) - math.lgamma(self.shape + 1.0) - math.lgamma(k + 1.0)
@@ -181,6 +183,7 @@ def selection_epsilon(
             expected="at least one cost in a run", got="none", do="Pass the costs of one run."
         )
 
+    # At every order a run costs the sum of its steps, whichever run is selected in the end.
     def run_divergence(order: float) -> float:
         return rdp.composed(counted, order)
 

@@ -181,6 +181,8 @@ class Aggregator:
         else:
             sums = self.partial(sample)
             sums.add(records)
+
+        # One release at a time: the next state follows from what this one releases.
         with self._lock:
             return self._released(sample, sums)
 
@@ -190,14 +192,22 @@ class Aggregator:
         terms = session.bound, session.state, session.sample_id(sample), len(sample)
         sums.check_complete(*terms)
         totals = [_copied(sums, group) for group in groups]
-        sums.check_complete(*terms)  # again: what another thread added meanwhile may be in them
+
+        # Again: what another thread added meanwhile may be in the copies.
+        sums.check_complete(*terms)
+
+        # Used up before its noise is drawn: if this fails half-way, nobody noises the same sums
+        # a second time, of which the difference of two releases would tell more than was charged.
         session.spend(sample)
         noised = []
+
         for lane, group in enumerate(groups):
             total = self._noised(totals[lane], group, sample, lane)
             ends = np.cumsum([session.bound.dimensions[leaf] for leaf in group.leaves])
             parts = np.split(total, ends[:-1])
             noised.append((group, dict(zip(group.leaves, parts, strict=True))))
+
+        # The next state is computed from noised sums alone, so adapting costs nothing more.
         release = Release.of(sample, noised, self.plan.expected_batch_size)
         session.update(release.sums)
         return release
@@ -208,6 +218,8 @@ class Aggregator:
         """The noised sum of a group, in its scaled unit; in the place of its integers."""
         if not group.private:
             return integers
+
+        # Integers and noise are added on the grid, exactly; only then come units.
         grid = grid_of(group)
         stream = self._session.noise_stream(sample, lane)
         GaussianNoise(stream, scale=grid.scale(group.noise_std), size=integers.size).add_to(
@@ -221,6 +233,7 @@ def _copied(sums: PartialSums, group: Group) -> NDArray[np.float64]:
     """A copy of the sum of a group: in grid units, or plain where it is not private."""
     if group.private:
         return sums.integers(group)
+
     return np.concatenate([sums.unprotected(leaf) for leaf in group.leaves])
 
 
@@ -266,19 +279,21 @@ def aggregate(
             expected="of one step and one batch, over records that are rows",
             got=f"{sampler.batches} batches",
         )
+
     # Before anything is charged: the sample is drawn by numbers of rows.
-    sizes = {
-        len(rows) for rows in (records.values() if isinstance(records, Mapping) else [records])
-    }
-    if sizes != {sampler.records}:
+    columns = records.values() if isinstance(records, Mapping) else [records]
+    if {len(rows) for rows in columns} != {sampler.records}:
         raise ParameterError(
             owner="aggregate",
             name="records",
             expected=f"one row for each of the {sampler.records} records that the plan names",
             got="another number of rows",
         )
+
+    # Taking the only sample charges its step.
     (sample,) = run.samples()
     if isinstance(records, Mapping):
         drawn = {leaf: bare(rows)[sample.indices] for leaf, rows in records.items()}
         return run.release(sample, drawn)
+
     return run.release(sample, [records[index] for index in sample.indices])

@@ -20,6 +20,8 @@ def opened_ledger(
     # A path: the run opens the ledger, and closes it when it is over.
     if not isinstance(ledger, Ledger):
         return True, Ledger.open(ledger, budget=budget)
+
+    # An open ledger is held to its own terms, which nobody may change from here.
     if budget is not None:
         raise ParameterError(
             owner="PrivateRun",
@@ -28,12 +30,15 @@ def opened_ledger(
             got="given with a ledger that is open",
             do="Open that one with budget=...: Ledger.open(path, budget=...).",
         )
+
     return False, ledger
 
 
 def check_terms(plan: Plan, ledger: Ledger, parameters: Parameters) -> None:
     """Refuse a ledger whose terms do not cover this plan, or how it was chosen."""
     terms = ledger.terms
+
+    # Without noise a release has no finite epsilon, and no budget admits it.
     if not plan.private and terms is not None and terms.epsilon is not None:
         raise BudgetExceeded(
             expected="a private plan on a ledger with a budget",

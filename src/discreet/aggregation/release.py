@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,22 +51,28 @@ class Release(Mapping[str, NDArray[np.float64]]):
         """
         sums: dict[str, NDArray[np.float64]] = {}
         noise_std, divisors = {}, {}
+
         for group, noised in groups:
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
                 sums[leaf] = noised[leaf]
+
+                # In place, as the sums of a large model fill its memory; most leaves have scale 1.
                 if scale != 1.0:
                     sums[leaf] *= scale
+
+                # The group's noise is in the unit in which it clips, hence scaled back as well.
                 noise_std[leaf] = group.noise_std * scale
                 divisors[leaf] = group.divisor(expected_batch_size)
+
         return cls(sample.step, sample.batch, sums, noise_std, divisors)
 
     def without(self, leaves: Container[str]) -> Release:
         """Leave out leaves whose sums went elsewhere, such as into gradients."""
         return replace(
             self,
-            sums={leaf: values for leaf, values in self.sums.items() if leaf not in leaves},
-            noise_std={leaf: std for leaf, std in self.noise_std.items() if leaf not in leaves},
-            divisors={leaf: number for leaf, number in self.divisors.items() if leaf not in leaves},
+            sums=_without(self.sums, leaves),
+            noise_std=_without(self.noise_std, leaves),
+            divisors=_without(self.divisors, leaves),
         )
 
     # A mapping of leaf names to noised sums; everything in it is public.
@@ -82,3 +89,7 @@ class Release(Mapping[str, NDArray[np.float64]]):
     def mean(self, leaf: str) -> NDArray[np.float64]:
         """Divide the sum by the public divisor."""
         return self.sums[leaf] / self.divisors[leaf]
+
+
+def _without(values: Mapping[str, Any], leaves: Container[str]) -> dict[str, Any]:
+    return {leaf: value for leaf, value in values.items() if leaf not in leaves}

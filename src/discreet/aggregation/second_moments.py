@@ -122,6 +122,7 @@ class OuterSums:
         # An empty sample may have lost the shape and kind of its rows.
         if rows.ndim and not len(rows):
             rows = np.empty((0, self.dimension))
+
         kinds, shape = (np.float16, np.float32, np.float64), (self.dimension,)
         if rows.dtype not in kinds or rows.shape[1:] != shape:
             raise ParameterError(
@@ -134,13 +135,16 @@ class OuterSums:
         # n K < 2^52 for so many records: every sum of some of their products is exact.
         if self.records + len(rows) > self._largest_count:
             raise _wrong_number()
+
         self._begin()
 
         # Whole numbers below 2^52: chunks and the library's own order do not change the sum.
         height = max(1, _CHUNK // self.dimension)
+
         for start in range(0, len(rows), height):
             units = self._integers(rows[start : start + height])
             self._total += units.T @ units
+
         self.records += len(rows)
         self._turn.append(None)
 
@@ -160,6 +164,7 @@ class OuterSums:
 
             # False for NaN; exact where it is true, in any order (sums.md, theorem 1).
             within_B = np.einsum("bd,bd->b", units_BD, units_BD) <= self._radius
+
         units_BD[~within_B] = 0.0
         return np.asarray(units_BD)
 
@@ -286,6 +291,7 @@ class SecondMoments:
         else:
             sums = self.partial(sample)
             sums.add(vectors)
+
         with self._lock:
             # A copy before the check: what another thread adds after it does not count.
             matrix = sums.integers()
@@ -340,6 +346,7 @@ def _only_group(plan: Plan) -> tuple[Group, int]:
             ),
             got=f"{dimensions} in {len(groups)} groups",
         )
+
     return group, dimension
 
 
@@ -364,6 +371,7 @@ def _grid(group: Group, records: int) -> tuple[Grid, int]:
             got=f"clip_norm {group.clip_norm!r}, noise_std {group.noise_std!r}",
             do="Choose other units, or less noise.",
         )
+
     return grid, radius
 
 

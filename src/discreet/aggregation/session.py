@@ -114,6 +114,7 @@ class Session:
                 got="a schedule",
                 do="Give `records`.",
             )
+
         self._bound = plan.bound
         self._sampler = plan.sampler
         self._ledger = check.instance(_OWNER, "ledger", ledger, Ledger)
@@ -230,11 +231,13 @@ class Session:
             self._refuse_second_pass()
             draw = self.sampler.draw(self._source, start=start)
             self._draw, self._state = draw, before
+
         self._planned = max(0, steps)
 
         # Where the budget admits not one step, no run begins.
         if steps <= 0 and self.plan.steps > start:
             return self._charged(draw, None, 0)
+
         return self._charged(draw, self._begin(steps, continues), steps)
 
     def _refuse_second_pass(self) -> None:
@@ -263,6 +266,7 @@ class Session:
                 got="one that did not",
                 do="Call it when the loop over samples has ended early.",
             )
+
         self._run.end(check.label(_OWNER, "reason", reason))
 
     def close(self) -> None:
@@ -280,12 +284,14 @@ class Session:
         # What is unsafe about the plan is in the ledger before the first sample is drawn.
         for mark in self.plan.marks():
             run.mark(mark)
+
         return run
 
     def _interrupted(self, snapshot: Snapshot) -> int | None:
         """Find the run to take the place of: the latest with this plan's step, not continued."""
         if not self.plan.queries():
             return None
+
         continued = {run.continues for run in snapshot.runs}
 
         # A run with a public reason ended on purpose: nobody takes its place.
@@ -311,11 +317,15 @@ class Session:
         if until_budget and continues is None and fitting < steps:
             continues = self._interrupted(snapshot)
             fitting = self._fitting(steps, continues)
+
         if fitting == steps or until_budget:
             return fitting, continues
+
+        # A list grows only by what was lost for a public reason, and only for the same run.
         if lost and continues is not None and self._ledger.snapshot().rule is Rule.LIST:
             self._ledger.extend_list([(self.plan.step, steps - fitting)], reason=lost)
             return steps, continues
+
         raise BudgetExceeded(
             expected=f"a plan whose {steps} steps fit what the ledger is held to",
             got=f"one of which {fitting} fit; {self._present_runs()}",
@@ -333,9 +343,13 @@ class Session:
         """Say what else the ledger holds, to the caller that is refused."""
         snapshot = self._ledger.snapshot()
         charged = f"the ledger has {snapshot.steps} charged steps of {len(snapshot.runs)} run(s)"
-        going = [f"; run {run.number} is not over; if" for run in snapshot.runs if not run.over]
-        failed = " it failed or was killed, until_budget=True takes its place"
-        return charged + (going[-1] + failed if going else "")
+        going = [
+            f"; run {run.number} is not over; if it failed or was killed, until_budget=True takes "
+            "its place"
+            for run in snapshot.runs
+            if not run.over
+        ]
+        return charged + (going[-1] if going else "")
 
     def _info(self) -> RunInfo:
         return self.plan.run_info(
@@ -349,8 +363,10 @@ class Session:
         """Yield samples whose step is charged; end the run, however the loop ends."""
         if run is None:
             return
+
         private = self.plan.queries() and steps > 0
         charged = run.steps(self.plan.step, steps, then_end=True) if private else range(steps)
+
         try:
             for _ in charged:
                 for _ in range(self.sampler.batches_per_step):

@@ -116,6 +116,8 @@ class PartialSums:
         """
         rows = _rows(records, self._bound)
         groups = self._bound.groups(self._state)
+
+        # Slots are drawn for all records of a sample together, once.
         if self.records and any(group.slots for group in groups):
             raise SampleMisuse(
                 expected="all records of the sample at once, since slots average over them",
@@ -127,11 +129,14 @@ class PartialSums:
         vectors, norms = self._measured(rows, groups)
         private = [group for group in groups if group.private]
         weights = {group.name: group.weights(norms[group.name]) for group in private}
+
         with self._changing():
             for group in private:
                 self._sums[group.name].add(vectors[group.name], weights[group.name])
+
             for leaf in self._plain:
                 self._plain[leaf] += rows[leaf].sum(axis=0, dtype=np.float64)
+
             self.records += len(next(iter(rows.values())))
 
     def _measured(
@@ -139,6 +144,8 @@ class PartialSums:
     ) -> tuple[dict[str, _Rows], dict[str, NDArray[np.float64]]]:
         """Give what is clipped in each group, and bounds of its squared norms (B, L), by group."""
         vectors, norms = {}, {}
+
+        # Groups whose leaves the caller gives; the leaves of a group are given all or none.
         for number, group in enumerate(groups):
             leaves = {leaf: rows[leaf] for leaf in group.leaves if leaf in rows}
             if leaves:
@@ -148,10 +155,12 @@ class PartialSums:
         # Bits that are observed of a record follow from the norms of its vectors, so they come
         # second; they are clipped and summed like everything else.
         bits = self._bound.observations(self._state, norms)
+
         for group in groups:
             if group.name not in vectors:
                 vectors[group.name] = {leaf: bits[leaf][:, np.newaxis] for leaf in group.leaves}
                 norms[group.name] = _norms(vectors[group.name])
+
         return vectors, norms
 
     def add_nothing(self, records: int) -> None:
@@ -160,6 +169,8 @@ class PartialSums:
         They have no vector, no bit and no slot.
         """
         count = check.whole("PartialSums.add_nothing", "records", records, least=0)
+
+        # They must be counted all the same: `check_complete` compares with the sample's size.
         with self._changing():
             self.records += count
 
@@ -169,40 +180,49 @@ class PartialSums:
         again = bool(self._pieces & partial._pieces)
         alike = self._is_of(partial._bound, partial._state, partial._sample_id)
         if again or not alike:
-            copied = "sums that are in these already, or a copy of them"
             raise SampleMisuse(
                 expected="other sums of the same sample",
-                got=copied if again else "sums of another sample, state or plan",
+                got=(
+                    "sums that are in these already, or a copy of them"
+                    if again
+                    else "sums of another sample, state or plan"
+                ),
                 do=(
                     "Merge each worker's sums of this sample once; each worker starts from sums "
                     "of its own."
                 ),
             )
+
         if any(group.slots for group in self._bound.start):
             raise SampleMisuse(
                 expected="all records of the sample in one place, since slots average over them",
                 got="sums from several places",
                 do="Gather the records, then add them in one call.",
             )
+
+        # What is moved is emptied there, so that it cannot be released from two places.
         with self._changing(), partial._changing():
             for name, total in self._sums.items():
                 total.merge(partial._sums[name])
+
             for leaf in self._plain:
                 self._plain[leaf] += partial._plain[leaf]
                 partial._plain[leaf] = np.zeros_like(partial._plain[leaf])
+
             self._pieces |= partial._pieces
             self.records += partial.records
             partial.records = 0
 
     def _is_of(self, bound: Bound, state: State, sample_id: SampleId) -> bool:
-        return (self._bound, dict(self._state)) == (bound, dict(state)) and (
-            self._sample_id == sample_id
-        )
+        # States are compared by value: a resumed run has another object with equal thresholds.
+        return (self._bound, dict(self._state), self._sample_id) == (bound, dict(state), sample_id)
 
     def check_complete(self, bound: Bound, state: State, sample_id: SampleId, records: int) -> None:
         """Refuse sums that are not those of all records of this sample, at this state."""
         self._check_whole()
         alike = self._is_of(bound, state, sample_id)
+
+        # No message says which number of rows came, as the sample's size is sensitive.
         if not alike or self.records != records:
             raise SampleMisuse(
                 expected="one row for each record of the sample, each added once",
@@ -251,6 +271,7 @@ class PartialSums:
         """
         if group.slots is None:
             return rows
+
         if self._slots is None:
             raise SampleMisuse(
                 expected="a source for the slots of records",
@@ -259,9 +280,10 @@ class PartialSums:
             )
 
         # Not finite in one leaf: left out of all of them.
-        count = len(next(iter(rows.values())))
         finite_B = np.all([np.isfinite(values).all(axis=1) for values in rows.values()], axis=0)
-        slots_B = self._slots(number, count, group.slots)[finite_B]
+
+        # Slots are drawn for all records, so that their number does not show who is not finite.
+        slots_B = self._slots(number, len(finite_B), group.slots)[finite_B]
         sizes = np.maximum(np.bincount(slots_B, minlength=group.slots), 1)[:, np.newaxis]
         averages: _Rows = {}
 
@@ -271,6 +293,7 @@ class PartialSums:
                 total = np.zeros((group.slots, values.shape[1]))
                 np.add.at(total, slots_B, values[finite_B])
                 averages[leaf] = total / sizes
+
         return averages
 
 
@@ -295,18 +318,22 @@ def _unprotected(bound: Bound) -> list[str]:
 def _norms(rows: _Rows) -> NDArray[np.float64]:
     """Bound the squared norms of each record and leaf from above (B, L)."""
     squares_BL = np.empty((len(next(iter(rows.values()))), len(rows)))
+
     for column, values in enumerate(rows.values()):
         squares_BL[:, column] = squared_norms(values)
+
     return squares_BL
 
 
 def _rows(records: Records, bound: Bound) -> _Rows:
     """Read each leaf as (B, D). Leaves that are observed come from norms, not from the caller."""
     expected = [leaf for leaf in bound.dimensions if leaf not in bound.observed]
+
     # Names first, then each leaf by itself, then that they have equally many rows.
     columns = records if isinstance(records, Mapping) else _stacked(records, expected)
     _check_names(columns, expected)
     rows = {leaf: _numbers(leaf, bare(columns[leaf]), bound.dimensions[leaf]) for leaf in expected}
+
     if len({len(values) for values in rows.values()}) > 1:
         raise ParameterError(
             owner="records",
@@ -314,6 +341,7 @@ def _rows(records: Records, bound: Bound) -> _Rows:
             expected="equally many rows",
             got="different numbers of rows",
         )
+
     return rows
 
 
@@ -323,6 +351,7 @@ def bare(values: Any) -> NDArray[Any]:
         # No record may raise, whatever it holds.
         with np.errstate(all="ignore"):
             values = np.ma.filled(values.astype(np.float64), np.nan)
+
     return np.asarray(values)
 
 
@@ -331,6 +360,7 @@ def _numbers(leaf: str, values: NDArray[Any], dimension: int) -> NDArray[np.floa
     # An empty sample may have lost the shape and kind of its rows.
     if values.ndim and not len(values):
         return np.empty((0, dimension))
+
     numeric = values.dtype.kind in "iubf"
     if not numeric or not values.ndim or math.prod(values.shape[1:]) != dimension:
         shape = f", rows of shape {values.shape[1:]}" if values.ndim else " without rows"
@@ -340,6 +370,8 @@ def _numbers(leaf: str, values: NDArray[Any], dimension: int) -> NDArray[np.floa
             expected=f"numbers, one row of {dimension} per record",
             got=f"{values.dtype}{shape}",
         )
+
+    # Narrow kinds stay as they are: their values are exact, and float64 would double the memory.
     kind = values.dtype if values.dtype in (np.float16, np.float32, np.float64) else np.float64
 
     # What has no float64 is infinite, and contributes nothing. A copy: whoever fills the caller's
@@ -353,10 +385,12 @@ def _stacked(
 ) -> dict[str, NDArray[Any]]:
     """Stack a sequence of records: one array per leaf, rows flat."""
     listed = list(records)
+
     for record in listed:
         _check_names(record, leaves)
 
     flat = {leaf: [bare(record[leaf]).reshape(-1) for record in listed] for leaf in leaves}
+
     for leaf, rows in flat.items():
         if len({len(row) for row in rows}) > 1:
             raise ParameterError(
@@ -371,6 +405,7 @@ def _stacked(
 
 
 def _check_names(columns: Mapping[str, Any], leaves: list[str]) -> None:
+    # An unknown leaf is refused too: its records would be left out, unseen.
     if sorted(map(str, columns)) != sorted(leaves):
         raise ParameterError(
             owner="records",

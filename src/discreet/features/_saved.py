@@ -25,6 +25,7 @@ _KIND = "discreet.features"
 
 def read_only(array: NDArray[Any]) -> NDArray[np.float64]:
     """Copy an array in float64, so that nobody can change it."""
+    # A released value must stay what was released, whoever holds a reference to it.
     copy = np.array(array, np.float64)
     copy.setflags(write=False)
     return copy
@@ -66,9 +67,11 @@ def load_arrays(owner: str, path: object, names: tuple[str, ...]) -> dict[str, N
         ParameterError: no such file, or another one.
     """
     place = checked_path(owner, path)
+
     try:
         with np.load(place, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
+
         right = str(arrays.pop(_KIND)) == owner and set(arrays) == set(names)
 
     # What NumPy raises for files that are no npz, cut off, damaged, or hold pickles.
@@ -84,6 +87,7 @@ def load_arrays(owner: str, path: object, names: tuple[str, ...]) -> dict[str, N
         zlib.error,
     ):
         right = False
+
     if not right or any(array.dtype != np.float64 for array in arrays.values()):
         raise ParameterError(
             owner=owner,
@@ -91,4 +95,5 @@ def load_arrays(owner: str, path: object, names: tuple[str, ...]) -> dict[str, N
             expected=f"a file that {owner}.save wrote",
             got="none, or another",
         )
+
     return arrays

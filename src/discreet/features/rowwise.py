@@ -63,6 +63,7 @@ def unit_ball(vectors: NDArray[Any], *, radius: float = 1.0) -> NDArray[np.float
     rows = as_vectors(owner, vectors)
     least = 0.0 if radius == 0 else check.positive(owner, "radius", radius)
     result = np.empty_like(rows)
+
     for part in chunks(*rows.shape):
         norms_B = np.maximum(l2_norms(rows[part]), least)
 
@@ -70,6 +71,7 @@ def unit_ball(vectors: NDArray[Any], *, radius: float = 1.0) -> NDArray[np.float
         divisors = np.where(norms_B == 0.0, 1.0, norms_B)[:, np.newaxis]
         with np.errstate(all="ignore"):
             np.divide(rows[part], divisors, out=result[part], casting="same_kind")
+
     return result
 
 
@@ -91,6 +93,7 @@ def own_product(rows_BD: NDArray[np.floating], matrix: NDArray[np.float64]) -> N
             got="another",
             do="Use orthonormal columns.",
         )
+
     norms_B = l2_norms(rows_BD)
     finite_B = np.isfinite(norms_B)
 
@@ -106,6 +109,7 @@ def own_product(rows_BD: NDArray[np.floating], matrix: NDArray[np.float64]) -> N
         np.trunc(units_BD, out=units_BD)
         product_BK = units_BD @ np.trunc(matrix * 2.0**_COLUMN_BITS)
         product_BK *= np.ldexp(1.0, exponents_B - _ROW_BITS - _COLUMN_BITS)[:, np.newaxis]
+
     product_BK[~finite_B] = np.nan
     return np.asarray(product_BK)
 
@@ -132,6 +136,7 @@ def as_vectors(
             expected=f"numbers, one row for each record{width}",
             got=f"{values.dtype}{shape}",
         )
+
     kind: type[np.floating] = np.float32 if values.dtype in (np.float16, np.float32) else np.float64
 
     # What has no float64 is infinite, and contributes nothing.
@@ -156,6 +161,7 @@ def check_plan(owner: str, plan: Plan, leaves: dict[str, int], rows: int) -> Non
             expected="of one step and one batch, over records that are rows",
             got="another sampler",
         )
+
     if dict(plan.bound.dimensions) != leaves:
         raise ParameterError(
             owner=owner,

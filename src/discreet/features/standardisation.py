@@ -73,6 +73,8 @@ class Standardisation:
             for part in (self.mean, self.std)
         )
         alike = mean.ndim == 1 and mean.shape == std.shape
+
+        # Each coordinate is divided by its std: 0 would make every row infinite.
         if not alike or not (np.isfinite([mean, std]).all() and (std > 0.0).all()):
             raise ParameterError(
                 owner="Standardisation",
@@ -80,6 +82,7 @@ class Standardisation:
                 expected="finite means and as many standard deviations above 0",
                 got=f"shapes {mean.shape} and {std.shape}",
             )
+
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "std", std)
 
@@ -92,6 +95,7 @@ class Standardisation:
         for part in chunks(*rows.shape):
             with np.errstate(all="ignore"):
                 np.divide(rows[part] - self.mean, self.std, out=result[part], casting="same_kind")
+
         return result
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -198,8 +202,11 @@ def standardise(
     run = Aggregator(plan, ledger=ledger, source=source, label="features.standardise")
     (sample,) = run.samples()
     sums = run.partial(sample)
+
+    # In pieces: the encoded rows of a whole data set need not fit into memory.
     for part in chunks(len(sample), 2 * dimension):
         sums.add({MOMENTS: _encoded(rows[sample.indices[part]], centre, spread)})
+
     released = run.release(sample, sums)
 
     # From here on everything is a function of the release and of public numbers. m and q of
@@ -232,6 +239,7 @@ def _encoded(
         unit = np.divide(rows - centre, spread, out=encoded[:, :dimension])
         np.subtract(np.square(unit), 1.0, out=encoded[:, dimension:])
         encoded /= math.sqrt(2 * dimension)
+
     return encoded
 
 
@@ -246,6 +254,7 @@ def _reference(
         )
     except (TypeError, ValueError):
         centre = spread = np.zeros(1)
+
     if not (np.isfinite(centre).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
         raise ParameterError(
             owner="standardise",
@@ -256,10 +265,12 @@ def _reference(
             ),
             got="something else",
         )
+
     return centre, spread
 
 
 def _groups(groups: Sequence[int] | NDArray[np.integer], dimension: int) -> NDArray[np.intp]:
+    # Below `dimension`, as there are no more groups than coordinates; gaps between are allowed.
     numbers = np.asarray(groups)
     whole = numbers.shape == (dimension,) and numbers.dtype.kind in "iu"
     if not whole or not 0 <= numbers.min() <= numbers.max() < dimension:
@@ -271,4 +282,5 @@ def _groups(groups: Sequence[int] | NDArray[np.integer], dimension: int) -> NDAr
             ),
             got=f"{numbers.dtype}, {numbers.shape}",
         )
+
     return numbers.astype(np.intp)

@@ -76,6 +76,7 @@ class Whitening:
     def __post_init__(self) -> None:
         for name in ("directions", "gains", "eigenvalues"):
             object.__setattr__(self, name, _saved.read_only(getattr(self, name)))
+
         object.__setattr__(self, "norm", check.positive("Whitening", "norm", self.norm))
         count, shape = self.gains.shape, self.directions.shape
         alike = len(shape) == 2 and shape[1:] == count == self.eigenvalues.shape
@@ -86,6 +87,7 @@ class Whitening:
                 expected="gains in (0, 1], one for each direction",
                 got=f"shapes {shape} and {count}",
             )
+
         _check_orthonormal("Whitening", "directions", self.directions)
 
     def __call__(self, vectors: NDArray[Any]) -> NDArray[np.floating]:
@@ -98,6 +100,7 @@ class Whitening:
             with np.errstate(all="ignore"):
                 along = own_product(rows[part], self.directions) * (self.gains - 1.0)
                 result[part] += own_product(along, self.directions.T).astype(rows.dtype)
+
         return result
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -213,6 +216,7 @@ def whiten(
     sums = run.partial(sample)
     for part in chunks(len(sample), rows.shape[1]):
         sums.add(_projected(rows[sample.indices[part]], subspace))
+
     released = run.release(sample, sums)
 
     # From here on everything is a function of the release and of public numbers.
@@ -269,6 +273,7 @@ def _projected(rows: NDArray[np.floating], basis: NDArray[Any] | None) -> NDArra
     with np.errstate(all="ignore"):
         if basis is None:
             return np.hstack([rows, np.zeros((len(rows), 1))])
+
         inside = rows[:, basis] if basis.ndim == 1 else own_product(rows, basis)
         length = np.sqrt(np.maximum(squared_norms(rows) - squared_norms(inside), 0.0))
         return np.hstack([inside, length[:, np.newaxis]])
@@ -282,6 +287,7 @@ def _whole(
         return directions
     if basis.ndim == 2:
         return np.asarray(basis @ directions)
+
     whole = np.zeros((dimension, directions.shape[1]))
     whole[basis] = directions
     return whole
@@ -299,6 +305,7 @@ def _basis(basis: NDArray[Any], dimension: int) -> NDArray[Any]:
     elif kind == (2, "f") and shape[0] == dimension >= shape[1] > 0:
         _check_orthonormal("whiten", "basis", array)
         return array.astype(np.float64)
+
     raise ParameterError(
         owner="whiten",
         name="basis",

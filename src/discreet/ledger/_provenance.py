@@ -40,11 +40,14 @@ def script_name() -> str:
     # `python -m package` executes a file whose own name says nothing.
     path = Path(notebook or main)
     name = path.parent.name if path.name == "__main__.py" else path.name
+
+    # A default must never make a run fail: a name that no label could be is left out.
     return name if name.isprintable() and len(name) <= _LONGEST else ""
 
 
 def _version(package: str) -> str:
     try:
         return version(package)
-    except PackageNotFoundError:  # vendored, or a stand-in
+    except PackageNotFoundError:
+        # Vendored, or a stand-in: the ledger says that it was there all the same.
         return "unknown"

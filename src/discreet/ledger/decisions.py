@@ -48,6 +48,8 @@ def first_terms(snapshot: Snapshot, wanted: Terms) -> list[Row]:
     """
     if snapshot.terms is None:
         return [Held(wanted, "", now())]
+
+    # Never in silence: whoever names another budget believes in another guarantee.
     if not _same(snapshot.terms, wanted):
         raise LedgerMisuse(
             expected=f"what the ledger is held to: {_words(snapshot.terms)}",
@@ -69,6 +71,8 @@ def beginning(snapshot: Snapshot, row: Began) -> list[Row]:
         LedgerMisuse: a run that is chosen from outputs, on a list that was fixed in advance.
     """
     _refuse_another_kind(snapshot, row)
+
+    # The first run settles the terms that it is then judged by.
     after, completing = _completed(snapshot, row.planned, row.info.adjacency)
 
     # Two runs in the place of one would take its steps twice.
@@ -105,13 +109,9 @@ def _open_numbers(snapshot: Snapshot) -> set[int]:
 
     A public reason frees them, a run that continues takes them over; each is final.
     """
+    # An end without a reason is not final: a reason or a successor may still follow.
     continued = {run.continues for run in snapshot.runs}
-    return {
-        run.number
-        for run in snapshot.runs
-        # An end without a reason is not final: a reason or a successor may still follow.
-        if not run.reason and run.number not in continued
-    }
+    return {run.number for run in snapshot.runs if not run.reason and run.number not in continued}
 
 
 def fitting(snapshot: Snapshot, row: Began) -> int:
@@ -124,6 +124,7 @@ def fitting(snapshot: Snapshot, row: Began) -> int:
     low, high, probe = 0, count + 1, count
 
     while high - low > 1:
+        # Nothing is written: the rows that would begin the run are thrown away.
         try:
             beginning(snapshot, replace(row, planned=((step, probe),)))
             low = probe
@@ -142,6 +143,7 @@ def _refuse_another_kind(snapshot: Snapshot, row: Began) -> None:
     for run in snapshot.runs:
         for name in ("unit", "adjacency"):
             before, now_ = getattr(run.info, name), getattr(row.info, name)
+
             if before != now_:
                 raise LedgerMisuse(
                     expected=f"one {name} in all runs of a ledger: {_shown(before)}",
@@ -165,6 +167,8 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
         LedgerMisuse: the run is over.
     """
     run = _run(snapshot, row.run)
+
+    # What it left may be promised to another run by now.
     if run.over:
         raise LedgerMisuse(
             expected="a run that is not over",
@@ -175,11 +179,14 @@ def reservation(snapshot: Snapshot, row: Reserved, step: Step) -> list[Row]:
     # Within the commitment nothing is asked again: it was admitted as a whole.
     charged = dict(run.charged)
     total = charged.get(step, 0) + row.count
+
     if total <= dict(run.planned).get(step, 0):
         return [row]
 
     # Beyond it the terms decide, on the ledger as it would be afterwards.
     after, completing = _completed(snapshot, ((step, total),), run.info.adjacency)
+
+    # Only a filter or an odometer admits more than was planned, or a list that has it left.
     more = replace(run, charged=tuple({**charged, step: total}.items()))
     _admit(replace(after, runs=tuple(more if record is run else record for record in after.runs)))
     return [*completing, row]
@@ -192,6 +199,7 @@ def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
     reason is left out where there is nothing that it could free.
     """
     run = {record.number: record for record in snapshot.runs}.get(row.run)
+
     if run is None:
         raise _not_going(row.run)
 
@@ -200,6 +208,7 @@ def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
     if row.reason and not run.left() and not run.reason:
         row = Ended(row.run, "")
 
+    # Ending twice does no harm; a second reason, or one after a successor began, would.
     if run.over and not row.reason:
         return []
     if row.run not in _open_numbers(snapshot):
@@ -232,6 +241,7 @@ def _not_going(number: int) -> LedgerMisuse:
 
 def marking(snapshot: Snapshot, row: Marked) -> list[Row]:
     """The row that voids a run."""
+    # Refuses a run that never began: its mark would void the others' claims by mistake.
     _run(snapshot, row.run)
     return [row]
 
@@ -253,6 +263,7 @@ def another_budget(
 ) -> list[Row]:
     """The row that holds the ledger to another epsilon."""
     before = snapshot.terms
+
     # A Rényi filter may be raised, the Gaussian one may not: docs/proofs/filters.md, "Changes".
     if before is None or (
         before.rule is Rule.GAUSSIAN_FILTER and epsilon > (before.epsilon or 0.0)
@@ -281,6 +292,7 @@ def another_budget(
             got=repr(delta),
         )
 
+    # Lowered below what is committed it is refused as well: charges cannot be taken back.
     after = replace(before, epsilon=epsilon, delta=before.delta if delta is None else delta)
     return _held_to(snapshot, after, reason)
 
@@ -288,6 +300,8 @@ def another_budget(
 def longer_list(snapshot: Snapshot, planned: Planned, reason: str) -> list[Row]:
     """The row that lets a list grow, for a public reason."""
     before = snapshot.terms
+
+    # Before the first run settles it there is no list that could grow.
     if before is None or before.rule is not Rule.LIST or not before.complete:
         raise LedgerMisuse(
             expected="a ledger that is held to a list",
@@ -299,6 +313,7 @@ def longer_list(snapshot: Snapshot, planned: Planned, reason: str) -> list[Row]:
 
 
 def _held_to(snapshot: Snapshot, terms: Terms, reason: str) -> list[Row]:
+    # What is charged or promised already must fit the new terms, too.
     row = Held(terms, reason, now())
     _admit(replace(snapshot, history=(*snapshot.history, row)))
     return [row]
@@ -309,6 +324,8 @@ def _completed(
 ) -> tuple[Snapshot, list[Row]]:
     """The snapshot with complete terms, and the row that completes them, if one is needed."""
     before = snapshot.terms
+
+    # A run that plans nothing settles nothing: the next one may still be the first.
     if not planned or (before is not None and before.complete):
         return snapshot, []
 
@@ -318,12 +335,14 @@ def _completed(
     else:
         after = installed().completed(before, planned, adjacency)
 
+    # Not written yet, but part of the snapshot that the run is judged by.
     row = Held(after, "", now())
     return replace(snapshot, history=(*snapshot.history, row)), [row]
 
 
 def _admit(snapshot: Snapshot) -> None:
     """Refuse what the terms of the snapshot do not admit."""
+    # Whether or not there is a budget: a list is a promise of its own.
     snapshot.check_list()
 
     # A list without a budget and an odometer admit whatever it costs.
@@ -341,6 +360,7 @@ def _same(present: Terms, wanted: Terms) -> bool:
         wanted.rule is Rule.FILTER and present.rule.is_filter
     )
 
+    # A budget for a list need not name the list: the first run does.
     same_orders = not wanted.orders or wanted.orders == present.orders
     same_list = (
         wanted.rule is not Rule.LIST

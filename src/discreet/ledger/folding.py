@@ -17,8 +17,11 @@ from discreet.ledger.events import Query
 
 __all__ = ["folded_noise_multiplier", "root_above", "root_below", "sum_above"]
 
-_EXACT = 32  # terms that are added up exactly
-_BITS = 128  # of a root, before it is rounded to float64
+# Terms that are added up exactly.
+_EXACT = 32
+
+# Bits of a root, before it is rounded to float64.
+_BITS = 128
 
 
 def folded_noise_multiplier(queries: Sequence[Query]) -> float:
@@ -44,6 +47,7 @@ def _cost(query: Query) -> Fraction:
             got=type(query).__name__,
             do="Other queries compose; they do not fold.",
         )
+
     return cost
 
 
@@ -53,6 +57,9 @@ def sum_above(terms: Sequence[Fraction]) -> Fraction:
     """
     if len(terms) <= _EXACT:
         return sum(terms, Fraction(0))
+
+    # So many bits after the point that the largest term has 256 of its own. Each term is rounded
+    # up: a larger sum means less noise, which is the safe side.
     largest = max(terms)
     bits = 256 + largest.denominator.bit_length() - largest.numerator.bit_length()
     scaled = (
@@ -63,24 +70,32 @@ def sum_above(terms: Sequence[Fraction]) -> Fraction:
 
 def root_below(square: Fraction) -> float:
     """The largest float64 whose square is at most `square`."""
+    # From one step above, so that the first number that fits is the largest.
     near = math.nextafter(_near(square), math.inf)
+
     while Fraction(near) ** 2 > square:
         near = math.nextafter(near, 0.0)
+
     return near
 
 
 def root_above(square: Fraction) -> float:
     """The smallest float64 whose square is at least `square`."""
     near = math.nextafter(_near(square), 0.0)
+
     while Fraction(near) ** 2 < square:
         near = math.nextafter(near, math.inf)
+
     return near
 
 
 def _near(square: Fraction) -> float:
     """The root to within a step of float64."""
+    # The square is shifted by an even number of bits, so that its root is one by half as many.
     bits = max(0, _BITS + (square.denominator.bit_length() - square.numerator.bit_length()) // 2)
     root = Fraction(math.isqrt((square.numerator << (2 * bits)) // square.denominator), 1 << bits)
+
+    # Far inside the range of float64: no neighbour of such a root is subnormal or infinite.
     if not Fraction(2) ** -900 < root < Fraction(2) ** 900:
         raise NumericsError(
             expected="sensitivities, noise and their ratios between 2^-900 and 2^900",
@@ -91,4 +106,5 @@ def _near(square: Fraction) -> float:
             ),
             do="Check the units of sensitivity (or clip_norm), noise and scales.",
         )
+
     return root.numerator / root.denominator

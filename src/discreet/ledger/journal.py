@@ -56,6 +56,7 @@ class Journal:
         self._closed = False
         self._lock = threading.RLock()
 
+        # A file that is not sound is refused here, and not when a run wants to charge.
         with self.reading():
             pass
 

@@ -64,6 +64,7 @@ class Lease(SingleUse, copied=_COPIED, forked=_FORKED):
             LedgerMisuse: all steps are taken, the lease has ended, or this is another process.
         """
         self._refuse_fork()
+
         with self._lock:
             if self._ended or self._taken >= self._count:
                 state = "settled" if self._ended else f"used up: all {self._count} steps were taken"
@@ -101,6 +102,8 @@ class Lease(SingleUse, copied=_COPIED, forked=_FORKED):
                 is returned. If it raises, nothing is settled.
         """
         self._refuse_fork()
+
+        # As in `settle`: whatever becomes of the write, no step may follow.
         with self._lock:
             self._ended = True
             written = write(None if self._settled else self._taken)

@@ -153,6 +153,7 @@ class Ledger(SingleUse, copied=_COPIED):
 
         check_budget("Ledger.open", budget)
 
+        # Remembered, as only whoever made the file may withdraw it.
         created = False
         if mode == "a" and not os.path.lexists(place):
             # Another process may be faster: its file is then the one to open.
@@ -203,10 +204,13 @@ class Ledger(SingleUse, copied=_COPIED):
         """
         if not self._journal.own:
             return
+
         try:
+            # Leases first: a run ends with what its leases took, not with what they reserved.
             if not self._journal.closed:
                 for lease in list(self._leases):
                     lease.settle()
+
                 for run in list(self._runs):
                     run.end()
         finally:

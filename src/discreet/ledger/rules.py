@@ -26,7 +26,8 @@ class HasTerms(Protocol):
 
 def check_budget(owner: str, budget: HasTerms | None) -> None:
     """Refuse what is neither None nor has terms; a class has none."""
-    # A forgotten pair of brackets, `budget=dp.Odometer`, passes a class, which has `terms` too.
+    # A forgotten pair of brackets, `budget=dp.Odometer`, passes a class, which has `terms` too;
+    # called without an instance, it would only fail later, after the file was made.
     is_budget = not isinstance(budget, type) and callable(getattr(budget, "terms", None))
     if budget is not None and not is_budget:
         raise ParameterError(

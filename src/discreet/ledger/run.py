@@ -143,6 +143,7 @@ class Run(SingleUse, copied=_COPIED):
     def _take(self, step: Step, total: int, block: int | None, *, then_end: bool) -> Iterator[int]:
         taken = 0
         last: _Numbered | None = None
+
         try:
             while taken < total and not self._over:
                 count = min(total - taken, block or block_size(taken))
@@ -161,11 +162,13 @@ class Run(SingleUse, copied=_COPIED):
 
     def _settle_last(self, last: _Numbered | None, *, then_end: bool) -> None:
         """Settle the last block, and end the run with it: in one transaction."""
+        # Nothing to be joined: no block was reserved, the run goes on, or it ended meanwhile.
         if last is None or not then_end or self._over:
             if last is not None:
                 last[1].settle()
             if then_end:
                 self.end()
+
             return
 
         number, lease = last
@@ -187,14 +190,17 @@ class Run(SingleUse, copied=_COPIED):
             try:
                 if last is None:
                     return self._reserve(step, count)
+
                 return self._settle_and_reserve(step, count, last)
             except BudgetExceeded:
                 # Near the end of a budget a block may not fit where a single step does.
                 if count == 1:
                     raise
+
                 count //= 2
 
     def _settle_and_reserve(self, step: Step, count: int, last: _Numbered) -> _Numbered:
+        # None: the lease was settled before, so there is nothing to be written about it.
         number, used_up = last
         return used_up.settle_with(
             lambda taken: self._reserve(
@@ -203,7 +209,8 @@ class Run(SingleUse, copied=_COPIED):
         )
 
     def _reserve(self, step: Step, count: int, settled: Settled | None = None) -> _Numbered:
-        # A step is spelled out in the first row that charges it; later rows name that row.
+        # A step is spelled out in the first row that charges it; later rows name that row. So a
+        # million equal steps with long group names still make a small file.
         spelled = self._spelled.get(step)
         number, lease = self._ledger.reserve(
             self._number, step, count, spelled_out_in=spelled, settled=settled

@@ -6,6 +6,7 @@ of them speak of the same rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -53,10 +54,8 @@ class RunRecord:
 
     def left(self) -> dict[Step, int]:
         """What it planned and was not charged, by kind of step; also if it is over."""
-        # A run under a filter may be charged more than it planned, hence the `if`.
-        charged = dict(self.charged)
-        uncharged = {step: count - charged.get(step, 0) for step, count in self.planned}
-        return {step: count for step, count in uncharged.items() if count > 0}
+        # Counters drop what is not above 0: a run under a filter may be charged more than planned.
+        return dict(Counter(dict(self.planned)) - Counter(dict(self.charged)))
 
     @property
     def steps(self) -> int:
@@ -108,6 +107,11 @@ class Snapshot:
         return None if self.terms is None else self.terms.rule
 
     @property
+    def planned(self) -> Planned:
+        """What the terms plan, by kind of step; empty where there are no terms."""
+        return () if self.terms is None else self.terms.planned
+
+    @property
     def chosen_from_outputs(self) -> bool:
         """Whether a run declares that what was released had a part in choosing its steps."""
         return any(run.info.parameters is Parameters.CHOSEN_FROM_OUTPUTS for run in self.runs)
@@ -151,8 +155,8 @@ class Snapshot:
         if self.rule is not Rule.LIST:
             return tuple(charged.items())
 
-        whole = _added(() if self.terms is None else self.terms.planned)
-        listed, promised = self._listed(), self._promised()
+        # By kind: the whole list, the list less what was freed, and what runs committed to.
+        whole, listed, promised = _added(self.planned), self._listed(), self._promised()
         counts: dict[Step, int] = {}
 
         for step in {**whole, **charged}:
@@ -172,7 +176,7 @@ class Snapshot:
 
     def _listed(self) -> dict[Step, int]:
         """The list, less what runs freed by naming a public reason."""
-        listed = _added(() if self.terms is None else self.terms.planned)
+        listed = _added(self.planned)
 
         for run in self.runs:
             # As counted when the reason was declared; later charges do not change it.
@@ -186,6 +190,7 @@ class Snapshot:
 
         Of a run whose place another took, what its successor planned is the successor's promise.
         """
+        # By the number of the run that was continued: what its successor planned in its place.
         taken_over = {
             run.continues: dict(run.planned) for run in self.runs if run.continues is not None
         }
@@ -194,9 +199,11 @@ class Snapshot:
         for run in self.runs:
             planned, charged, freed = dict(run.planned), dict(run.charged), dict(run.freed)
             passed_on = taken_over.get(run.number, {})
+
             for step in {**planned, **charged}:
                 done = charged.get(step, 0)
                 elsewhere = freed.get(step, 0) + passed_on.get(step, 0)
+
                 # A run may be charged more than it planned, so the difference can be negative.
                 promises.append((step, done + max(0, planned.get(step, 0) - done - elsewhere)))
 
@@ -214,6 +221,7 @@ class Snapshot:
 
     def proposing(self, run: RunRecord) -> Snapshot:
         """This snapshot with one run more; if that run continues another, the other is over."""
+        # As when the row is read: a run that another continues takes no more steps.
         before = tuple(
             replace(record, over=True) if record.number == run.continues else record
             for record in self.runs
@@ -237,11 +245,15 @@ class Snapshot:
                 raise self._not_listed(step, count - listed.get(step, 0))
 
     def _not_listed(self, step: Step, surplus: int) -> BudgetExceeded:
-        listed = _added(() if self.terms is None else self.terms.planned)
+        listed = _added(self.planned)
         wanted = f"{surplus} of another kind"
+
+        # Of a step that is listed it helps to know how much of it is gone.
         if step in listed:
-            charged = self.charged().get(step, 0)
-            wanted = f"{surplus} more; {charged} of {listed[step]} are charged already"
+            wanted = (
+                f"{surplus} more; {self.charged().get(step, 0)} of {listed[step]} are charged "
+                "already"
+            )
 
         return BudgetExceeded(
             expected=(
@@ -259,7 +271,9 @@ class Snapshot:
 
 
 def _added(pairs: Iterable[tuple[Step, int]]) -> dict[Step, int]:
+    # In the order of the first mention, which rows and reports keep.
     totals: dict[Step, int] = {}
+
     for step, count in pairs:
         totals[step] = totals.get(step, 0) + count
 

@@ -88,6 +88,8 @@ class Terms:
     def _check_rule(self) -> None:
         # A list may do without a budget: it is valid because it was fixed, whatever it costs.
         needs_delta = self.rule is not Rule.LIST or self.epsilon is not None
+
+        # A filter never plans: it admits whatever comes, as long as it fits.
         wrong = {
             "delta": needs_delta and self.delta is None,
             "epsilon": self.rule.is_filter and self.epsilon is None,
@@ -95,6 +97,7 @@ class Terms:
             "levels": bool(self.levels) and self.rule is not Rule.ODOMETER,
             "orders": not self._orders_fit(),
         }
+
         for name, is_wrong in wrong.items():
             if is_wrong:
                 raise ParameterError(
@@ -105,7 +108,9 @@ class Terms:
                 )
 
     def _check_shares(self) -> None:
+        # A Rényi divergence of order 1 or less converts to no epsilon.
         low_order = any(order <= 1.0 for order, _ in self.orders)
+
         if low_order or any(level < 1 for level, _ in self.levels):
             raise ParameterError(
                 owner=_OWNER,
@@ -128,15 +133,18 @@ class Terms:
         match self.rule:
             case Rule.RENYI_FILTER:
                 return len(self.orders) == 1
+
             case Rule.ODOMETER:
                 # All three are settled together, by what the first run plans.
                 return bool(self.orders) == bool(self.planned) == bool(self.levels)
+
             case _:
                 return not self.orders
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to be settled by the first run."""
+        # The first plan is the list, or what the levels of an odometer are multiples of.
         if self.rule in (Rule.LIST, Rule.ODOMETER):
             return bool(self.planned)
 
@@ -147,6 +155,7 @@ def planned_steps(owner: str, planned: Iterable[tuple[Step, int]]) -> Planned:
     """Check (step, count) pairs, and add up the counts of equal steps."""
     totals: dict[Step, int] = {}
     pairs: object = planned
+
     if not isinstance(pairs, Iterable):
         raise ParameterError(
             owner=owner, name="planned", expected="(step, count) pairs", got=type(pairs).__name__
@@ -175,6 +184,7 @@ def _pairs(name: str, pairs: object) -> tuple[tuple[float, float], ...]:
 
     checked = []
 
+    # Lists too: that is what pairs become in a file.
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ParameterError(owner=_OWNER, name=name, expected="pairs", got=repr(pair)[:80])

@@ -55,6 +55,7 @@ def worth_it(rows: NDArray[np.floating]) -> bool:
     right_layout = rows.flags.c_contiguous and rows.flags.aligned
     if rows.dtype not in (np.float32, np.float64) or not right_layout:
         return False
+
     _worked_on[rows.dtype] += rows.size
     return _worked_on[rows.dtype] > _WORTH and _kernels(rows.dtype) is not None
 
@@ -85,21 +86,27 @@ def add_units(
 def _sums_of_squares(rows_BD: Any, out_B: Any) -> None:
     columns = rows_BD.shape[1]
     lanes = np.empty(min(columns, LANES))
+
     for i in range(rows_BD.shape[0] if columns else 0):
         lanes[:] = 0.0
+
         for start in range(0, columns, LANES):
             piece = rows_BD[i, start : start + LANES]
+
             for j in range(piece.size):
                 x = np.float64(piece[j])
                 lanes[j] += x * x
 
         # The tree of `norms.tree_sums`: the same order, so the same bits.
         width = lanes.size
+
         while width > 1:
             half = width // 2
             for j in range(half):
                 lanes[j] += lanes[j + width - half]
+
             width -= half
+
         out_B[i] = lanes[0]
 
 
@@ -107,12 +114,15 @@ def _add_units(rows_BD: Any, weight_B: Any, chosen: Any, total_D: Any, squares_B
     for begin in range(0, rows_BD.shape[1], _PIECE):
         end = min(begin + _PIECE, rows_BD.shape[1])
         lanes = np.empty(min(end - begin, _INTEGER_LANES))
+
         for i in chosen:
             w = weight_B[i]
             lanes[:] = 0.0
+
             for start in range(begin, end, _INTEGER_LANES):
                 piece = rows_BD[i, start : min(start + _INTEGER_LANES, end)]
                 sums = total_D[start : start + _INTEGER_LANES]
+
                 for j in range(piece.size):
                     k = np.trunc(np.float64(piece[j]) * w)
                     sums[j] += k
@@ -120,11 +130,14 @@ def _add_units(rows_BD: Any, weight_B: Any, chosen: Any, total_D: Any, squares_B
 
             # Whole numbers: the order of this tree does not matter.
             width = lanes.size
+
             while width > 1:
                 half = width // 2
                 for j in range(half):
                     lanes[j] += lanes[j + width - half]
+
                 width -= half
+
             squares_B[i] += lanes[0]
 
 
@@ -137,6 +150,7 @@ def _compiled(rows: NDArray[np.floating]) -> _Kernels:
         raise NumericsError(
             expected="numba", got="none", do="Install numba, or use the NumPy path."
         )
+
     return kernels
 
 
@@ -173,11 +187,13 @@ def _check(
     rows[2:, np.arange(columns) % LANES != 0] = 0.0
     weight, chosen = np.linspace(2.0**20, 2.0**21, count), np.arange(count)
     results = []
+
     for square, add in ((norms, sums), (_sums_of_squares, _add_units)):
         out, total, squares = np.zeros(count), np.zeros(columns), np.zeros(count)
         square(rows, out)
         add(rows, weight, chosen, total, squares)
         results.append(np.concatenate([out, total, squares]))
+
     if not np.array_equal(results[0], results[1]):
         raise NumericsError(
             expected="compiled code that agrees with the interpreter",

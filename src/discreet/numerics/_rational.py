@@ -38,6 +38,7 @@ def binary(owner: str, dtype: DTypeLike) -> np.dtype[np.floating]:
         kind: np.dtype[Any] | None = np.dtype(dtype)
     except TypeError:
         kind = None
+
     if kind is None or kind not in UNIT:
         raise ParameterError(
             owner=owner,
@@ -46,6 +47,7 @@ def binary(owner: str, dtype: DTypeLike) -> np.dtype[np.floating]:
             got=repr(dtype),
             do=_TOO_COARSE,
         )
+
     return kind
 
 
@@ -65,6 +67,8 @@ def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
     True
     """
     share = roundings * UNIT[dtype]
+
+    # From one half on the bound is 1 or more: it would say nothing about the sum.
     if share >= Fraction(1, 2):
         raise ParameterError(
             owner="gamma",
@@ -76,6 +80,7 @@ def gamma(roundings: int, dtype: np.dtype[np.floating]) -> Fraction:
             got=str(roundings),
             do="Use smaller blocks.",
         )
+
     return share / (1 - share)
 
 
@@ -94,6 +99,8 @@ def up(value: Fraction) -> float:
         nearest = float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+    # A fraction becomes the nearest float64, which may lie below it.
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
 
 

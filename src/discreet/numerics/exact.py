@@ -113,6 +113,7 @@ class ExactSum:
                 expected="at least one leaf, and all that have a scale",
                 got=f"{sorted(named)} and scales for {sorted(scales or {})}",
             )
+
         self._dimensions = named
         self._scales = {
             name: check.positive(owner, "scales", (scales or {}).get(name, 1.0)) for name in named
@@ -164,7 +165,10 @@ class ExactSum:
         """
         self._refuse_torn()
         rows, weight = _checked("ExactSum.add", self._dimensions, leaves, weights)
+
         self._count(len(weight))
+
+        # All that can be refused is refused by now: from here on a failure leaves the sum torn.
         self._begin()
         sums, passed = self._with(rows, weight, None)
 
@@ -177,6 +181,7 @@ class ExactSum:
                     got="others than a moment ago",
                     do="Copy arrays that other threads or devices write to.",
                 )
+
         self._sums = sums
         self._end()
 
@@ -211,6 +216,7 @@ class ExactSum:
                 expected="another sum with the same leaves, scales, clip norm and grid",
                 got="itself" if partial is self else "a different one",
             )
+
         self._refuse_torn()
         partial._refuse_torn()
         self._count(partial._records)
@@ -221,6 +227,7 @@ class ExactSum:
         for name in self._sums:
             self._sums[name] += partial._sums[name]
             partial._sums[name][:] = 0.0
+
         partial._records = 0
         self._end()
         partial._end()
@@ -244,6 +251,7 @@ class ExactSum:
         self._turn.append(None)
 
     def _count(self, records: int) -> None:
+        # The number of records is sensitive: the message says "more", and not how many.
         if self._records + records > self._largest_count:
             raise NumericsError(
                 expected=(
@@ -253,6 +261,7 @@ class ExactSum:
                 got="more",
                 do="Use a coarser grid.",
             )
+
         self._records += records
 
 
@@ -309,6 +318,7 @@ def _factor(clip_norm: float, grid: Grid, radius: int, scale: float) -> float:
             ),
             got=repr(scale),
         )
+
     return factor
 
 
@@ -326,7 +336,9 @@ def _checked(
             expected=f"exactly the leaves {sorted(dimensions)}",
             got=str(sorted(leaves)),
         )
+
     rows = {name: as_rows(owner, f"leaves[{name!r}]", leaves[name]) for name in dimensions}
+
     for name, leaf in rows.items():
         if leaf.shape != (len(weight), dimensions[name]) or weight.shape[1] != 1:
             # B itself is sensitive, and must not be told.
@@ -340,6 +352,7 @@ def _checked(
                     "weights for each"
                 ),
             )
+
     return rows, weight[:, 0].astype(np.float64)
 
 
@@ -374,11 +387,13 @@ def _add_units(
 
         # The same integers, piece by piece; a slice of rows is a view, a list of them a copy.
         count = len(weight_B if chosen is None else chosen)
+
         for part, columns in _pieces(count, leaf_BD.shape[1]):
             batch = part if chosen is None else chosen[part]
             units = _units(leaf_BD[batch, columns], weight_B[batch], factor)
             total_D[columns] += units.sum(axis=0)
             squares_B[batch] += _squares(units)
+
     return squares_B
 
 
@@ -398,6 +413,7 @@ def _squares(units: _FloatArray) -> _FloatArray:
 def _pieces(count: int, columns: int) -> Iterator[tuple[slice, slice]]:
     """Cut rows and columns into pieces that fit into the cache, whatever the size of the whole."""
     height = max(1, _CHUNK // max(1, min(columns, _WIDTH)))
+
     for row in range(0, count, height):
         for column in range(0, columns, _WIDTH):
             yield (

@@ -26,7 +26,9 @@ from discreet.numerics.norms import Records, l2_norms
 __all__ = ["ghost_squared_norms", "outer_spread"]
 
 _WIDE = np.dtype(np.float64)
-_MORE = 1.0 + 2.0**-40  # above all roundings of the few positive terms that it is applied to
+
+# Above all roundings of the few positive terms that it is applied to.
+_MORE = 1.0 + 2.0**-40
 
 
 def outer_spread(inputs: Records, gradients: Records) -> NDArray[np.float64]:
@@ -45,6 +47,7 @@ def outer_spread(inputs: Records, gradients: Records) -> NDArray[np.float64]:
     with np.errstate(all="ignore"):
         first, second = _lengths(inputs), _lengths(gradients)
         lengths = first * second
+
         # A product may underflow: each position may lose up to the smallest normal number.
         lost = (
             lengths.shape[1]
@@ -79,16 +82,17 @@ def ghost_squared_norms(inputs: Records, gradients: Records) -> NDArray[np.float
         raise ParameterError(
             owner=owner, name="gradients", expected=f"of dtype {kind}", got=str(gradients.dtype)
         )
+
     inputs, gradients = np.asarray(inputs), np.asarray(gradients)
+    # In the arrays' own precision, which is fast; `_missing` answers for what that loses.
     with np.errstate(all="ignore"):
         gram_inputs = np.matmul(inputs, inputs.swapaxes(1, 2)).astype(np.float64)
         gram_gradients = np.matmul(gradients, gradients.swapaxes(1, 2)).astype(np.float64)
         computed = np.einsum("bts,bts->b", gram_inputs, gram_gradients)
         spread = outer_spread(inputs, gradients)
         high = np.nextafter(computed + _missing(inputs, gradients, spread), math.inf)
-        high = np.where(
-            np.isfinite(computed), high, math.inf
-        )  # overflow says nothing; the spread still does
+        # Overflow of the Gram matrices says nothing; the spread still does.
+        high = np.where(np.isfinite(computed), high, math.inf)
         return _infinite_if_nan(
             np.minimum(
                 high,
@@ -105,9 +109,12 @@ def _missing(
     """
     kind = binary("ghost_squared_norms", inputs.dtype)
     positions, p, q = inputs.shape[1], inputs.shape[2], gradients.shape[2]
+    # Two inner products in the own precision, and the sum over pairs of positions in float64.
     relative = (1 + gamma(p, kind)) * (1 + gamma(q, kind)) * (
         1 + gamma(positions**2 + 1, _WIDE)
     ) - 1
+
+    # An entry of one Gram matrix that underflows is multiplied by one of the other.
     lost = up(16 * tiny(kind))
     sums = p * _lengths(gradients).sum(axis=1) ** 2 + q * _lengths(inputs).sum(axis=1) ** 2
     underflow = (
@@ -126,6 +133,7 @@ def _lengths(vectors: Records) -> NDArray[np.float64]:
 def _same_positions(owner: str, inputs: Records, gradients: Records) -> None:
     if inputs.ndim != 3 or gradients.ndim != 3 or inputs.shape[:2] != gradients.shape[:2]:
         expected = "of shape (B, T, q), with inputs of shape (B, T, p)"
+
         # B is sensitive.
         got = f"records of shape {gradients.shape[1:]}, with inputs of shape {inputs.shape[1:]}"
         raise ParameterError(owner=owner, name="gradients", expected=expected, got=got)

@@ -68,6 +68,7 @@ class Grid:
             raise ParameterError(
                 owner="Grid", name="spacing", expected="a power of two in 2^±900", got=repr(spacing)
             )
+
         object.__setattr__(self, "spacing", spacing)
 
     @classmethod
@@ -96,6 +97,7 @@ class Grid:
                 expected="within a factor of 2^800 of 1",
                 got=f"noise_std {deviation!r}, clip_norm {clip!r}",
             )
+
         return cls(math.ldexp(1.0, exponent))
 
     def scale(self, noise_std: float) -> float:
@@ -109,6 +111,7 @@ class Grid:
                 got=repr(noise_std),
                 do="Use a coarser grid: Grid.for_noise(...) chooses one.",
             )
+
         return scale
 
     def radius(self, clip_norm: float) -> int:
@@ -129,6 +132,7 @@ class Grid:
                 got=repr(clip_norm),
                 do="Use another grid: Grid.for_noise(...) chooses one.",
             )
+
         return math.floor(units)
 
     def integers(self, values: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -150,6 +154,7 @@ class Grid:
                 got="a value that is not finite, or larger",
                 do="Clip every record and drop those that are not finite before summing.",
             )
+
         return np.asarray(units)
 
     def checked_integers(

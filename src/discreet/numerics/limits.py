@@ -54,6 +54,7 @@ def _tail(k: int, n: int, q: float) -> Decimal:
         return Decimal(0)
     if k <= n * Fraction(q):
         return Decimal(1)
+
     with localcontext(_DIGITS):
         chance, hits, misses = Decimal(q), Decimal(k), Decimal(n - k)
 
@@ -63,4 +64,5 @@ def _tail(k: int, n: int, q: float) -> Decimal:
             exponent += misses * (misses / (n * (1 - chance))).ln()
         if exponent > 800:
             return _SMALLEST
+
         return min(Decimal(1), (_SLACK - exponent).exp() * (1 + _SLACK))

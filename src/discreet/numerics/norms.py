@@ -180,6 +180,7 @@ def _bounds(rows_BD: Records) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     if rows_BD.dtype == _WIDE:
         unsafe = np.flatnonzero(~((square_B >= _SAFE_LEAST) & (square_B <= _SAFE_MOST)))
         height = max(1, _CHUNK // max(1, rows_BD.shape[1]))
+
         for start in range(0, len(unsafe), height):
             batch = unsafe[start : start + height]
             square_B[batch], exponent_B[batch] = _scaled(rows_BD[batch])
@@ -208,6 +209,7 @@ def _sums_of_squares(rows_BD: Records) -> NDArray[np.float64]:
     """Add the squares of each row, in the order that the file's first lines state."""
     if _compiled.worth_it(rows_BD):
         return _compiled.sums_of_squares(rows_BD)
+
     count, columns = rows_BD.shape
     width = min(columns, LANES)
     height = max(1, _CHUNK // max(1, width))
@@ -216,13 +218,16 @@ def _sums_of_squares(rows_BD: Records) -> NDArray[np.float64]:
     with np.errstate(all="ignore"):
         for row in range(0, count if columns else 0, height):
             lanes_BL = np.zeros((min(height, count - row), width))
+
             for column in range(0, columns, LANES):
                 piece = rows_BD[row : row + height, column : column + LANES]
                 squares = space_BL[: piece.shape[0], : piece.shape[1]]
                 np.copyto(squares, piece)
                 np.square(squares, out=squares)
                 lanes_BL[:, : piece.shape[1]] += squares
+
             total_B[row : row + height] = tree_sums(lanes_BL)
+
     return total_B
 
 
@@ -234,10 +239,12 @@ def tree_sums(terms: Any) -> Any:
     A). For arrays of NumPy or torch with at least one column. Overwrites its argument.
     """
     width = terms.shape[1]
+
     while width > 1:
         half = width // 2
         terms[:, :half] += terms[:, width - half : width]
         width -= half
+
     return terms[:, 0]
 
 

@@ -94,6 +94,7 @@ class FloatSum:
         # Checked values take the place of what came in, such as an int for NumPy's.
         for name in ("records", "microbatch", "terms", "pieces", "joined"):
             object.__setattr__(self, name, check.whole(owner, name, getattr(self, name), least=1))
+
         if self.microbatch > self.records:
             raise ParameterError(
                 owner=owner,
@@ -101,6 +102,7 @@ class FloatSum:
                 expected=f"at most records={self.records}",
                 got=str(self.microbatch),
             )
+
         spread = check.positive(owner, "spread", self.spread)
         if spread < 1.0:
             raise ParameterError(
@@ -109,6 +111,7 @@ class FloatSum:
                 expected="at least 1: the sum of |a_t||b_t| is never below the norm",
                 got=repr(self.spread),
             )
+
         object.__setattr__(self, "dtype", kind)
         object.__setattr__(
             self, "dimension", check.whole(owner, "dimension", self.dimension, least=0)
@@ -142,6 +145,7 @@ class FloatSum:
         """What rounding adds to the difference of two neighbours, in units of a contribution."""
         within, joining, across = self._within(), self._joining(), self._across()
 
+        # Each kind of sum rounds what the one before it made of the terms, hence the products.
         # G N and G_S (1 + G) N_S of sums.md, section 3: only sums that differ count here.
         rounding = within * self._differing(1)
         rounding += joining * (1 + within) * self._differing(self.joined)
@@ -155,6 +159,7 @@ class FloatSum:
         # One of the neighbours lacks the record that differs.
         if self.changed_microbatches is None:
             return 2 * self.records - 1
+
         places = self.microbatch * microbatches * self.changed_microbatches
         return 2 * min(self.records, places) - 1
 
@@ -193,6 +198,7 @@ def float_sum_sensitivity(
     """
     owner = "float_sum_sensitivity"
     parts = (how, *further)
+
     for part in parts:
         check.instance(owner, "how", part, FloatSum)
         if part.records != how.records:
@@ -202,6 +208,7 @@ def float_sum_sensitivity(
                 expected=f"of the same sample, with records={how.records}",
                 got=str(part.records),
             )
+
     check.instance(owner, "grid", grid, Grid)
     clip = Fraction(check.positive(owner, "clip_norm", clip_norm))
     slack = Fraction(check.real(owner, "norm_error", norm_error))
@@ -226,6 +233,7 @@ def float_sum_sensitivity(
             got="one beyond its range",
             do="Rescale the records.",
         )
+
     return value
 
 

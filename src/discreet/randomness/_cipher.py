@@ -69,6 +69,7 @@ class Cursor:
         resume, self._resume = self._resume, None
         if resume is not None and resume[:2] == (reveal, block):
             return resume[2]
+
         return Cipher(AES256(reveal()), CTR(block.to_bytes(_BLOCK, "big"))).encryptor()
 
     def keep(self, reveal: Callable[[], bytes], block: int, cipher: CipherContext) -> None:
@@ -100,6 +101,7 @@ def keystream(
 
 def _fill(reveal: Callable[[], bytes], block: int, target: memoryview, cursor: Cursor) -> None:
     cipher = cursor.take(reveal, block)
+
     for position in range(0, len(target), len(_ZEROS)):
         piece = target[position : position + len(_ZEROS)]
         cipher.update_into(_ZEROS[: len(piece)], piece)
@@ -127,6 +129,7 @@ def _check() -> None:
         expanded = HKDFExpand(SHA256(), 32, _HKDF_INFO).derive(_HKDF_KEY)
     except UnsupportedAlgorithm as error:
         raise _broken(repr(error)) from error
+
     if cipher != _AES_CIPHER or expanded != _HKDF_OUT:
         raise _broken("another answer")
     if np.dtype(np.uint64).newbyteorder("=").str != "<u8":

@@ -108,11 +108,13 @@ def _block(
     pairs = integers.size >> 1
     for j in range(pairs):
         sine[j] = _inlined_sine(words[2 * j + 1])
+
     for j in range(pairs):
         radius[j], u = _inlined_radius(words[2 * j], words[2 * j + 1], scale)
         margin[j] = limit if (u >= _LOWEST) & (u <= _HIGHEST) else np.nan
 
     undecided = 0
+
     for j in range(pairs):
         x, y = _inlined_cartesian(radius[j], sine[j])
         exchange = np.int64(words[2 * j + 1] << _ONE_BIT) < 0
@@ -126,6 +128,7 @@ def _block(
         integers[2 * j + 1] += k2 if decided else 0.0
         margin[j] = limit if decided else np.nan
         undecided += 1 - decided
+
     return undecided
 
 
@@ -137,6 +140,7 @@ def _walk(words: Any, scale: float, limit: float, integers: Any) -> Any:
     undecided = np.empty(words.size >> 1, np.intp)
     count = 0
     sine, radius, margin = np.empty(_BLOCK >> 1), np.empty(_BLOCK >> 1), np.empty(_BLOCK >> 1)
+
     for start in range(0, words.size, _BLOCK):
         piece = slice(start, start + _BLOCK)
         if _compiled_block(words[piece], scale, limit, integers[piece], sine, radius, margin) > 0:
@@ -144,6 +148,7 @@ def _walk(words: Any, scale: float, limit: float, integers: Any) -> Any:
                 if np.isnan(margin[j]):
                     undecided[count] = (start >> 1) + j
                     count += 1
+
     return undecided[:count]
 
 

@@ -28,6 +28,7 @@ def atanh(numerator: int, denominator: int, bits: int) -> _Enclosure:
     power = (numerator << bits) // denominator
     square = power * power >> bits
     total, odd = 0, 1
+
     while power:
         total += power // odd
         power = power * square >> bits
@@ -58,11 +59,13 @@ def _arctan_of_inverse(n: int, bits: int) -> _Enclosure:
     """
     power = (1 << bits) // n
     total, odd, sign = 0, 1, 1
+
     while power:
         total += sign * (power // odd)
         power //= n * n
         odd += 2
         sign = -sign
+
     slack = 2 * (odd // 2) + 2
     return total - slack, total + slack
 
@@ -106,6 +109,7 @@ def enclosed_sine_cosine(numerator: int, exponent: int, bits: int) -> tuple[_Enc
     lost = (numerator * (pi_hi - pi_lo) >> exponent) + 2
     square = angle * angle >> bits
     term, total, k = angle, angle, 1
+
     while term:
         term = (term * square >> bits) // ((k + 1) * (k + 2))
         k += 2

@@ -114,20 +114,26 @@ class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
                 owner=owner, name="sums", expected=f"{self._size} numbers", got=f"{values.size}"
             )
 
+        # Everything about the sums was checked above: from here on the noise is used up.
         self._thread.join()
         numbers = self._work.hand_over()
+
         for start in range(0, values.size, _CHUNK):
             piece = slice(start, start + _CHUNK)
             units = self._grid.integers(values[piece])
             units += numbers[piece]
             publish_noise(units, self._grid, target[piece])
+
         return target.reshape(sums.shape) if out is None else out
 
     def close(self) -> None:
         """Give up what was not used, and wait for the background thread; once is enough."""
         self._work.unwanted.set()
+
+        # A fork has no such thread that it could wait for.
         if self._at_home:
             self._thread.join()
+
         self._work.forget()
 
     def __enter__(self) -> Self:
@@ -160,6 +166,7 @@ class _Work:
 
     def run(self) -> None:
         numbers = self._numbers
+
         try:
             for start in range(0, self._noise.size, _PIECE):
                 if self.unwanted.is_set() or numbers is None:
@@ -167,6 +174,7 @@ class _Work:
 
                 # Zeros are integers: `add_to` would check what is known.
                 self._noise._add(numbers[start : start + _PIECE])  # noqa: SLF001
+
             self.ready = True
         except Exception as error:  # noqa: BLE001  (raised where somebody waits for the noise)
             self._error = error
@@ -179,10 +187,12 @@ class _Work:
         """
         with self._lock:
             numbers, self._numbers = self._numbers, None
+
         if self._error is not None:
             raise self._error
         if numbers is None or not self.ready:
             raise _USED.error()
+
         return numbers
 
     def forget(self) -> None:

@@ -119,10 +119,12 @@ def candidates(words: NDArray[np.uint64], scale: float, out: _Floats) -> NDArray
     check_rounding()
     undecided = [np.empty(0, np.intp)]
     factor = np.array(scale)
+
     for start in range(0, out.size, 2 * CHUNK):
         piece = slice(start, start + 2 * CHUNK)
         pairs = _chunk(words[piece], factor, out[piece])
         undecided.append(pairs + start // 2)
+
     return undecided[-1] if len(undecided) <= 2 else np.concatenate(undecided)
 
 
@@ -178,9 +180,11 @@ def cartesian(r: _Floats, sine: _Floats, cosine: _Floats) -> None:
 def _polynomial(coefficients: tuple[_Floats, ...], t: _Floats, out: _Floats) -> None:
     c0, c1, c2, c3, c4, c5 = coefficients
     np.multiply(t, c5, out)
+
     for c in (c4, c3, c2, c1):
         np.add(out, c, out)
         np.multiply(out, t, out)
+
     np.add(out, c0, out)
 
 
@@ -205,10 +209,12 @@ _per_thread = threading.local()
 def _scratch(pairs: int) -> _Scratch:
     if pairs != CHUNK:
         return _Scratch(pairs)
+
     try:
         scratch: _Scratch = _per_thread.scratch
     except AttributeError:
         scratch = _per_thread.scratch = _Scratch(pairs)
+
     return scratch
 
 
@@ -263,6 +269,7 @@ def _chunk(words: NDArray[np.uint64], scale: _Floats, out: _Floats) -> NDArray[n
         np.right_shift(first, _HALF, a_bits)
         np.copyto(b, a_int)
         doubts = np.concatenate([doubts, np.flatnonzero((b < LOWEST) | (b > HIGHEST))])
+
     return np.unique(doubts)
 
 

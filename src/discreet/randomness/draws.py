@@ -67,6 +67,7 @@ def bernoulli(stream: Stream, probability: float, start: int, stop: int) -> NDAr
     stop = check.whole(owner, "stop", stop, least=start)
     if probability == 1.0:
         return np.arange(start, stop, dtype=np.int64)
+
     digits = _digits(probability)
     further = [stream.child(f"digit/{level}") for level in range(1, len(digits))]
     words = np.empty(-(-min(_BLOCK, stop - start + start % _BLOCK) // _COINS_PER_WORD), np.uint64)
@@ -80,6 +81,7 @@ def bernoulli(stream: Stream, probability: float, start: int, stop: int) -> NDAr
         coins = used.view(np.uint16)[: stop - block]
         positions = block + _heads(coins, digits, further, block)
         heads.append(positions[positions >= start] if block < start else positions)
+
     return np.concatenate(heads)
 
 
@@ -89,10 +91,12 @@ def _digits(probability: float) -> list[int]:
     numerator, denominator = probability.as_integer_ratio()
     digits: list[int] = []
     width = _FIRST
+
     while numerator or not digits:
         digit, numerator = divmod(numerator << width, denominator)
         digits.append(digit)
         width = _DIGIT
+
     return digits
 
 
@@ -108,9 +112,11 @@ def _heads(
     coins_there = coins[candidates]
     is_head = coins_there < digits[0]
     ties = np.flatnonzero(coins_there == digits[0])
+
     for digit, stream in zip(digits[1:], further, strict=True):
         if not ties.size:
             break
+
         words = stream.words(ties.size, block)
         is_head[ties[words < np.uint64(digit)]] = True
         ties = ties[words == np.uint64(digit)]
@@ -158,12 +164,14 @@ class _Integers:
     def take(self, count: int) -> NDArray[np.int64]:
         out = np.empty(count, np.int64)
         done = 0
+
         while done < count:
             words = self._stream.words(min(count - done, _BLOCK), self._position)
             self._position += words.size
             accepted = words[words <= self._top]
             out[done : done + accepted.size] = accepted % self._bound
             done += accepted.size
+
         return out
 
 
@@ -190,8 +198,10 @@ def subset(stream: Stream, size: int, population: int) -> NDArray[np.int64]:
         raise ParameterError(
             owner=owner, name="size", expected=f"at most population={population}", got=str(size)
         )
+
     if size > population // _SPARSE:
         return np.sort(permutation(stream, population)[:size])
+
     integers = _Integers(stream, max(population, 1))
     chosen = np.empty(0, np.int64)
 
@@ -200,6 +210,7 @@ def subset(stream: Stream, size: int, population: int) -> NDArray[np.int64]:
     while chosen.size < size:
         chosen = np.sort(np.concatenate([chosen, integers.take(size - chosen.size)]))
         chosen = chosen[np.append(True, chosen[1:] != chosen[:-1])]
+
     return chosen
 
 
@@ -234,9 +245,11 @@ def _order_ties(stream: Stream, packed: NDArray[np.uint64], bits: np.uint64) -> 
     first = np.flatnonzero(packed[1:] ^ packed[:-1] < np.uint64(1) << bits)
     if not first.size:
         return
+
     tied = np.union1d(first, first + 1)
     keys = packed[tied] >> bits
     attempt = 0
+
     while tied.size:
         further = stream.child(f"tie/{attempt}").words(tied.size)
 
@@ -249,6 +262,7 @@ def _order_ties(stream: Stream, packed: NDArray[np.uint64], bits: np.uint64) -> 
         if not np.any((further[1:] == further[:-1]) & (keys[1:] == keys[:-1])):
             packed[tied] = packed[tied[order]]
             return
+
         attempt += 1
 
 
@@ -290,11 +304,14 @@ def smallest_keys(
 
     undecided = np.flatnonzero(size_R > limit)
     attempt = 0
+
     while undecided.size:
         source = stream.child(f"keys/{attempt}")
+
         for number in undecided.tolist():
             begin = begin_R[number]
             source.fill(key_N[begin : begin + size_R[number]], int(starts[number]))
+
         order_N = np.lexsort((key_N, range_N))
 
         # Equal keys in a range: all its keys are drawn again, those of other ranges stay.

@@ -59,6 +59,7 @@ def refine(stream: Stream, pair: int, words: NDArray[np.uint64], scale: float) -
     first, second = (int(word) for word in words)
     u, u_bits = first >> 1, 63
     t, t_bits = second & (2**52 - 1), 52
+
     for i in range(_MOST_ROUNDS):
         if i:
             further = stream.child(f"refine/{i}").words(2, start=2 * pair)
@@ -74,7 +75,9 @@ def refine(stream: Stream, pair: int, words: NDArray[np.uint64], scale: float) -
             # Neither saturated nor drawn again, either of which would change the law.
             if max(abs(x1), abs(x2)) >= LARGEST:
                 break
+
             return (x2, x1) if second >> 62 & 1 else (x1, x2)
+
     raise NumericsError(
         expected=f"noise below 2^52, decided within {_MOST_ROUNDS} rounds",
         got="a sequence of bits that no working generator gives",
@@ -109,11 +112,14 @@ def _decide(u: int, u_bits: int, t: int, t_bits: int, scale: float) -> tuple[int
     numerator, denominator = scale.as_integer_ratio()
     unit = denominator << 2 * bits
     nearest = []
+
     for value_lo, value_hi in (cosine, sine):
         below = (2 * numerator * r_lo * value_lo + unit) // (2 * unit)
         above = (2 * numerator * r_hi * value_hi + unit) // (2 * unit)
         if below != above:
             return None
+
         nearest.append(below)
+
     x1, x2 = nearest
     return x1, -x2 if negative else x2

@@ -142,8 +142,10 @@ class Stream(_process.SingleUse, copied=_COPIED):
                     ),
                     do="Ask the source for the stream of a new step or lane.",
                 )
+
             handed_on = Stream(_Key(self._reveal()), self.randomness)
             self._key = None
+
         return handed_on
 
     def fill(self, out: NDArray[np.uint64], start: int = 0, cursor: Cursor | None = None) -> None:
@@ -158,6 +160,7 @@ class Stream(_process.SingleUse, copied=_COPIED):
                 expected="a contiguous array of uint64 with one axis",
                 got=f"{out.dtype}, {out.ndim} axes",
             )
+
         start = check.whole("Stream.fill", "start", start, least=0)
         if start + out.size > _MOST_WORDS:
             raise RandomnessMisuse(
@@ -165,10 +168,12 @@ class Stream(_process.SingleUse, copied=_COPIED):
                 got=f"position {start + out.size}",
                 do="Take another stream.",
             )
+
         # Refuses a fork and a spent stream, also where the cursor holds a cipher already.
         self._reveal()
         if self._words is None:
             self._words = _Key(derive(self._reveal, "words"))
+
         keystream(self._words.reveal, start, out, cursor)
 
     def words(self, count: int, start: int = 0) -> NDArray[np.uint64]:
@@ -185,12 +190,14 @@ class Stream(_process.SingleUse, copied=_COPIED):
         if not self._touched:
             with _first_use:
                 self._touched = True
+
         if self._key is None:
             raise RandomnessMisuse(
                 expected="a stream that is still to be used",
                 got="one whose words serve a release already",
                 do="Ask the source for the stream of a new step or lane.",
             )
+
         return self._key.reveal()
 
     def __repr__(self) -> str:
@@ -237,6 +244,7 @@ class SharedSecret(_process.SingleUse, copied=_COPIED):
                         "SharedSecret of their own each."
                     ),
                 )
+
             self._contexts.add(context)
 
     def to_bytes(self) -> bytes:
@@ -356,6 +364,7 @@ class Source(_process.SingleUse, copied=_COPIED):
                     got=f"step {step}",
                     do="Its bits were given out already.",
                 )
+
             self._last[purpose, lane] = step
 
         # Every part of the address enters the key: different addresses have independent words. The
@@ -389,4 +398,5 @@ def _checked_key(owner: str, name: str, key: object) -> bytes:
             expected=f"{_KEY_BYTES} bytes",
             got=(f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__),
         )
+
     return key

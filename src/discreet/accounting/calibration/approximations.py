@@ -23,7 +23,7 @@ class Approximation:
     """A number that is not a bound.
 
     Args:
-        about: the approximate epsilon, as likely below the truth as above.
+        about: the approximate epsilon; nothing is known of its distance from the truth.
         delta: at which.
         method: name of the approximation.
     """
@@ -68,6 +68,8 @@ def gaussian_parameter(*, epsilon: float, delta: float) -> float:
     # In logarithms: delta spans hundreds of orders of magnitude.
     target = math.log(delta)
     low, high = 1e-12, 2.0 * math.sqrt(2.0 * epsilon) + 60.0
+
+    # Delta grows with mu: a target below the smallest mu's delta has no root to be found.
     if _log_delta(low, epsilon) > target:
         return low
 
@@ -96,6 +98,7 @@ def _epsilon_about(mu: float, delta: float) -> float:
 
 def _log_delta(mu: float, epsilon: float) -> float:
     """Logarithm of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
+    # Both summands may be far below the range of float64; only their logarithms are formed.
     first = float(scipy.special.log_ndtr(0.5 * mu - epsilon / mu))
     second = epsilon + float(scipy.special.log_ndtr(-0.5 * mu - epsilon / mu))
 

@@ -96,6 +96,7 @@ def calibrate(
     """
     parameters = {"probability": probability, "noise_multiplier": noise_multiplier, "steps": steps}
     missing = [name for name, value in parameters.items() if value is None]
+
     if len(missing) != 1:
         raise ParameterError(
             owner="calibrate",
@@ -106,14 +107,14 @@ def calibrate(
 
     # The zeros only satisfy the type checker: whatever is not searched for was given.
     unknown: Unknown
+    chance, noise = probability or 0.0, noise_multiplier or 0.0
+
     if steps is None:
-        unknown = Steps(
-            Step(Poisson(probability or 0.0), (GaussianSum("sum", 1.0, noise_multiplier or 0.0),))
-        )
+        unknown = Steps(Step(Poisson(chance), (GaussianSum("sum", 1.0, noise),)))
     elif noise_multiplier is None:
-        unknown = NoiseMultiplier(Poisson(probability or 0.0), steps)
+        unknown = NoiseMultiplier(Poisson(chance), steps)
     else:
-        unknown = Probability(noise_multiplier, steps)
+        unknown = Probability(noise, steps)
 
     return solve(unknown, epsilon=epsilon, delta=delta, adjacency=adjacency, tolerance=tolerance)
 
@@ -137,6 +138,7 @@ def solve(
     at = check.fraction("solve", "delta", delta)
     share = check.fraction("solve", "tolerance", tolerance)
 
+    # Each evaluation accounts for the very steps that an answer would name.
     def evaluate(value: float, width: float) -> Guarantee:
         return account(
             unknown.steps_at(value),
@@ -166,9 +168,12 @@ class _Search:
 
     def run(self) -> Calibration:
         low, high = (math.log(limit) for limit in self.unknown.limits(self.delta))
+
+        # As if the whole release were one Gaussian: a guess, which only costs time if it is bad.
         first, slope = self.unknown.start(gaussian_parameter(epsilon=self.target, delta=self.delta))
         aim = min(high, max(low, math.log(first)))
 
+        # `_MOST_EVALUATIONS` is far above what a monotone curve needs, whatever the start.
         # Each turn asks the accountant once or twice; everything else is free beside it.
         while len(self.points) < _MOST_EVALUATIONS:
             self._try(self._value(aim))
@@ -176,6 +181,7 @@ class _Search:
                 break
 
             aim = min(high, max(low, self._next(slope)))
+
             if self._exhausted(aim, low, high):
                 break
         else:
@@ -207,32 +213,31 @@ class _Search:
         guarantee = self.evaluate(value, rough if self._far() else self.tolerance)
 
         # A rough bracket that may hold the answer decides nothing: the same value once more.
-        if (
-            guarantee.lower <= self.target
-            and guarantee.upper >= self.target * (1.0 - self.tolerance)
-            and self._far()
-        ):
+        spends_enough = guarantee.upper >= self.target * (1.0 - self.tolerance)
+        if guarantee.lower <= self.target and spends_enough and self._far():
             guarantee = self.evaluate(value, self.tolerance)
 
         # The secant follows the estimate, which is smoother; safety asks the upper bound.
         level = guarantee.upper if guarantee.estimate is None else guarantee.estimate
         self.points.append((math.log(value), _log_ratio(level, self.target)))
 
-        # The best safe value is the one that spends most, whatever the direction of the unknown.
-        if guarantee.upper <= self.target:
-            if self.safe is None or guarantee.upper > self.safe[1].upper:
-                self.safe = (value, guarantee)
-        elif self.unsafe is None or (
-            value < self.unsafe if self.unknown.costs_more else value > self.unsafe
-        ):
-            self.unsafe = value
+        # The best safe value is the one that spends most, whatever the direction of the unknown;
+        # the best unsafe one costs least. `not <=`: what is not a number is not safe.
+        nearer = min if self.unknown.costs_more else max
+        if not guarantee.upper <= self.target:
+            self.unsafe = value if self.unsafe is None else nearer(value, self.unsafe)
+        elif self.safe is None or guarantee.upper > self.safe[1].upper:
+            self.safe = (value, guarantee)
 
     def _far(self) -> bool:
+        # Before the first evaluation nothing is known, so it is a rough one.
         return not self.points or abs(self.points[-1][1]) > _NEAR
 
     def _value(self, position: float) -> float:
         value = math.exp(position)
         low, high = self.unknown.limits(self.delta)
+
+        # The limits once more: exp may round to just outside of them.
         if not self.unknown.whole:
             return min(high, max(low, value))
 
@@ -245,6 +250,7 @@ class _Search:
         return float(min(high, max(low, whole)))
 
     def _close(self) -> bool:
+        # Only a safe value counts: one that is unsafe by a hair is no answer.
         return self.safe is not None and self.safe[1].upper >= self.target * (1.0 - self.tolerance)
 
     def _next(self, slope: float) -> float:
@@ -256,26 +262,31 @@ class _Search:
         # A secant with the wrong sign, or through a point at infinity, is worse than the guess.
         if len(self.points) > 1:
             (x0, y0), (x1, y1) = self.points[-2:]
+
             if x0 != x1 and (y1 - y0) / (x1 - x0) * slope > 0.0 and abs(y0) < 40.0 > abs(y1):
                 slope = (y1 - y0) / (x1 - x0)
 
         # The estimate lies below the upper bound by up to half the tolerance, hence 0.7 and not
         # 0.4.
+        # A step in ln value of 3 at most, since far from the target the slope is not to be trusted.
         aim = position + max(-3.0, min(3.0, (0.7 * math.log1p(-self.tolerance) - height) / slope))
 
         if self.safe is None or self.unsafe is None:
-            # A whole number must move by one at least: away from what is known, to the other side.
             value = self._value(position)
+
+            # A whole number must move by one at least: away from what is known, to the other side.
             if self.unknown.whole and self._value(aim) == value:
                 upwards = self.unknown.costs_more == (self.safe is not None)
                 aim = math.log(max(0.5, value + (1.0 if upwards else -1.0)))
+
             return aim
 
         # Inside the bracket, and not at its very ends: each turn narrows it by a share.
         inner, outer = math.log(self.safe[0]), math.log(self.unsafe)
         share = (aim - inner) / (outer - inner) if outer != inner else 0.5
+
+        # The secant had its chance; bisection always ends.
         if len(self.points) > _PATIENCE:
-            # The secant had its chance.
             share = 0.5
 
         return inner + (outer - inner) * min(0.95, max(0.05, share))
@@ -287,8 +298,10 @@ class _Search:
         # Only one side is known: the search ends where the limits do.
         if self.safe is None or self.unsafe is None:
             known = self.unsafe if self.safe is None else self.safe[0]
+
             return value == known and value in (self._value(low), self._value(high))
 
+        # Between the two: a value that was tried before cannot narrow the bracket.
         return value in (self.safe[0], self.unsafe)
 
 
@@ -296,4 +309,6 @@ def _log_ratio(upper: float, target: float) -> float:
     # Held within 50, so that 0 and infinity have a place on the line too.
     if upper <= 0.0:
         return -50.0
-    return 50.0 if math.isinf(upper) else max(-50.0, min(50.0, math.log(upper / target)))
+
+    # The logarithm of infinity is infinite, so it is cut off like every other large one.
+    return max(-50.0, min(50.0, math.log(upper / target)))

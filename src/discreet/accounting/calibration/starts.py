@@ -16,13 +16,16 @@ __all__ = ["amplification", "inverse_square", "log_expm1", "noise_slope", "squar
 def square_parameter(step: Step, count: int, factor: float) -> float:
     """About mu^2 of the Gaussian that these steps come to."""
     gaussians = [query for query in step.queries if isinstance(query, GaussianSum)]
+
+    # Other noise has no parameter of this kind; leaving it out only moves the start.
     if not gaussians:
         return 0.0
 
     # The central limit of `approximations`, for any policy.
     probability, draws, distance = amplification(step.sampling)
     inverse = inverse_square(factor * folded_noise_multiplier(gaussians) / distance)
-    return count * draws * (inverse if probability == 1.0 else probability**2 * math.expm1(inverse))
+    each = inverse if probability == 1.0 else probability**2 * math.expm1(inverse)
+    return count * draws * each
 
 
 def amplification(sampling: Sampling) -> tuple[float, float, float]:

@@ -71,6 +71,8 @@ class NoiseMultiplier:
         """
         probability, draws, distance = amplification(self.sampling)
         total = draws * self.steps
+
+        # Without amplification T steps are one Gaussian of parameter sqrt(T)/s, exactly.
         if probability == 1.0:
             return distance * math.sqrt(total) / mu, -1.0
 
@@ -106,6 +108,7 @@ class Probability:
 
     def start(self, mu: float) -> tuple[float, float]:
         """A first value and d ln(epsilon) / d ln(value)."""
+        # mu^2 = q^2 T (e^(1/s^2) - 1), solved for q.
         return mu / math.sqrt(self.steps * math.expm1(inverse_square(self.noise_multiplier))), 1.0
 
     def steps_at(self, value: float) -> Counted:
@@ -188,11 +191,14 @@ class ProbabilityAtAverageNoise:
         for _ in range(60):
             middle = 0.5 * (low + high)
             noise = math.exp(middle) * self.records * self.average_noise
+
+            # ln mu^2: the exponential itself would overflow where the noise is small.
             cost = 2.0 * middle + math.log(self.steps) + log_expm1(max(1e-300, 1.0 / noise / noise))
             low, high = (middle, high) if cost > 2.0 * math.log(mu) else (low, middle)
 
         # The noise grows with q, hence the second summand.
         probability = math.exp(high)
+
         return probability, 1.0 + noise_slope(probability * self.records * self.average_noise)
 
     def steps_at(self, value: float) -> Counted:
@@ -253,20 +259,18 @@ class Steps:
 
     def start(self, mu: float) -> tuple[float, float]:
         """A first value and d ln(epsilon) / d ln(value)."""
-        gaussians = [query for query in self.step.queries if isinstance(query, GaussianSum)]
-        # Nothing is known of other queries: any start will do.
-        if not gaussians:
+        each = square_parameter(self.step, 1, 1.0)
+
+        # Nothing is known of queries without Gaussian noise: any start will do.
+        if each == 0.0:
             return 100.0, 0.6
 
         # Many steps add like sqrt(T); a little more, as epsilon bends upwards.
-        probability, draws, distance = amplification(self.step.sampling)
-        noise = folded_noise_multiplier(gaussians) / distance
-        inverse = inverse_square(noise)
-        each = draws * (inverse if probability == 1.0 else probability**2 * math.expm1(inverse))
         return mu**2 / each, 0.55
 
     def steps_at(self, value: float) -> Counted:
         """The fixed step, taken `value` times."""
+        # Exact: the search tries whole numbers only, which it holds as floats.
         return ((self.step, int(value)),)
 
 
@@ -295,8 +299,9 @@ class GroupNoise:
         check.instance("GroupNoise", "step", self.step, Step)
         check.whole("GroupNoise", "steps", self.steps, least=1)
 
-        named = [query for query in self.step.queries if query.group == self.group]
-        if not named or not isinstance(named[0], GaussianSum):
+        # Only of Gaussian noise is it proven that more of it costs less within a step.
+        named = next((query for query in self.step.queries if query.group == self.group), None)
+        if not isinstance(named, GaussianSum):
             raise ParameterError(
                 owner="GroupNoise",
                 name="group",
@@ -306,12 +311,14 @@ class GroupNoise:
 
     def limits(self, delta: float) -> tuple[float, float]:  # noqa: ARG002 one protocol for all
         """Smallest and largest value to be tried."""
+        # In units of the sensitivity: the value is a standard deviation, not a multiplier.
         return 1e-3 * self._sensitivity(), 1e6 * self._sensitivity()
 
     def start(self, mu: float) -> tuple[float, float]:
         """The value that folds to the noise multiplier one group would need; the slope of the share
         it has.
         """
+        # The noise multiplier that the whole step must fold to.
         noise, slope = NoiseMultiplier(self.step.sampling, self.steps).start(mu)
         fixed_groups = [
             query
@@ -323,24 +330,24 @@ class GroupNoise:
         precision = noise**-2 - (
             folded_noise_multiplier(fixed_groups) ** -2 if fixed_groups else 0.0
         )
+
+        # Little or nothing may be left; a start needs a positive share all the same.
         share = max(0.05, precision * noise**2)
         return self._sensitivity() / math.sqrt(share) * noise, slope * share
 
     def steps_at(self, value: float) -> Counted:
         """The planned step with this value, and how often."""
-        queries = [
-            GaussianSum(query.group, query.sensitivity, value)
-            if isinstance(query, GaussianSum) and query.group == self.group
-            else query
-            for query in self.step.queries
-        ]
+        # A step sorts its queries by group, so the unknown one may come last.
+        queries = [query for query in self.step.queries if query.group != self.group]
+        queries.append(GaussianSum(self.group, self._sensitivity(), value))
         return ((Step(self.step.sampling, queries), self.steps),)
 
     def _sensitivity(self) -> float:
+        # There is exactly one such query: the constructor refuses everything else.
         return next(
-            q.sensitivity
-            for q in self.step.queries
-            if isinstance(q, GaussianSum) and q.group == self.group
+            query.sensitivity
+            for query in self.step.queries
+            if isinstance(query, GaussianSum) and query.group == self.group
         )
 
 
@@ -399,6 +406,8 @@ class NoiseFactor:
             cost = fixed + sum(
                 square_parameter(step, count, math.exp(middle)) for step, count in self.scaled
             )
+
+            # Where the fixed steps alone cost more than mu^2, this ends at the upper limit.
             low, high = (middle, high) if cost > mu**2 else (low, middle)
 
         # Only the scaled part of the cost answers to the factor.

@@ -45,6 +45,8 @@ def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
     """
     check.instance("group_guarantee", "guarantee", guarantee, Guarantee)
     k = check.whole("group_guarantee", "size", size, least=1)
+
+    # Nothing to add up; the estimate and the lower bound stay with the claim.
     if k == 1:
         return guarantee
 
@@ -83,6 +85,7 @@ def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:
 
 def _geometric(k: int, epsilon: float) -> float:
     """1 + e^epsilon + ... + e^((k-1) epsilon); infinity where it overflows."""
+    # Just below the end of float64; the infinite delta that follows is refused.
     if k * epsilon > 700.0:
         return math.inf
 

@@ -40,6 +40,8 @@ def tier(guarantee: Guarantee) -> TierReading:
     """The tier of a guarantee. Exactly 1 and exactly 10 belong to the stronger tier."""
     check.instance("tier", "guarantee", guarantee, Guarantee)
     remarks = []
+
+    # A user with many examples is protected less than each of the examples.
     if guarantee.unit == Unit.EXAMPLE:
         remarks.append(
             "the tiers are meant for users: they apply if no user has more than one example"

@@ -47,7 +47,7 @@ _UP = 1.0 + 2.0**-48
 # Beyond, e^epsilon overflows and nothing is claimed.
 _FURTHEST = 700.0
 
-# The epsilons that are tried first, each twice the one before.
+# The epsilons that are tried first, each about twice the one before.
 _SCAN = (0.0, *np.geomspace(2e-3, 65.0, 16).tolist())
 
 
@@ -78,6 +78,7 @@ class TradeOff:
                 got=f"{len(self.epsilons)} epsilons and {len(self.deltas)} deltas",
             )
 
+        # A point that is no valid statement would make the curve a false promise.
         for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
             if not epsilon >= 0.0 or not 0.0 <= delta <= 1.0:
                 raise ParameterError(
@@ -178,6 +179,8 @@ def posterior(profile: Profile, *, prior: float, false_positive_rate: float) -> 
     """
     before = check.fraction("posterior", "prior", prior)
     x = check.fraction("posterior", "false_positive_rate", false_positive_rate, one=True)
+
+    # The quotient grows with the hit rate, so that of the best attack bounds every attack's.
     hits = hit_rate(profile, false_positive_rate=x)
     return before * hits / (before * hits + (1.0 - before) * x)
 

@@ -36,6 +36,7 @@ def exp_excess(exponent: FloatArray) -> FloatArray:
     series = np.zeros_like(inside)
     for coefficient in _TAYLOR:
         series = series * inside + coefficient
+
     outside = np.where(near, 1.0, exponent)
     result: FloatArray = np.where(near, inside * inside * series, np.expm1(outside) - outside)
     return result
@@ -50,6 +51,7 @@ def log_deficit(offset: FloatArray) -> FloatArray:
     series = np.zeros_like(inside)
     for coefficient in _ARTANH:
         series = series * square + coefficient
+
     outside = np.where(near, 1.0, offset)
     result: FloatArray = np.where(
         near, ratio * (inside - 2.0 * square * series), outside - np.log1p(outside)

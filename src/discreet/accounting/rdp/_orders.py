@@ -40,6 +40,7 @@ def best_order(bound: Callable[[float], float], first: float = _FIRST) -> float:
     # Down the valley in either direction, then between the two neighbours of its lowest place.
     for factor in (1.0 / _FACTOR, _FACTOR):
         centre, value = _walk(at, centre, value, math.log(factor))
+
     span = math.log(_FACTOR)
     result = scipy.optimize.minimize_scalar(
         at, bounds=(centre - span, centre + span), method="bounded", options={"xatol": _PRECISION}
@@ -53,9 +54,12 @@ def _walk(
 ) -> tuple[float, float]:
     """Walk in steps of ln(order - 1) as long as the bound falls; the last place and its value."""
     low, high = (math.log(limit) for limit in _LIMITS)
+
     while low <= centre + step <= high:
         ahead = at(centre + step)
         if not ahead < value:
             break
+
         centre, value = centre + step, ahead
+
     return centre, value

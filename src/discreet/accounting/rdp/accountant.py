@@ -63,6 +63,7 @@ def epsilon(counted: Sequence[tuple[Cost, int]], *, delta: float) -> RenyiBound:
     1.2172
     """
     delta = check.fraction("rdp.epsilon", "delta", delta, zero=True)
+
     # The divergence of order infinity is the largest loss: an epsilon at delta 0.
     pure = composed(counted, math.inf)
     if not counted or delta == 0.0:
@@ -95,6 +96,8 @@ def delta(counted: Sequence[tuple[Cost, int]], *, epsilon: float) -> RenyiBound:
         raise ParameterError(
             owner="rdp.delta", name="epsilon", expected="at least 0", got=repr(epsilon)
         )
+
+    # No loss is larger than epsilon, so nothing is left for delta to cover.
     if composed(counted, math.inf) <= epsilon:
         return RenyiBound(0.0, math.inf)
 
@@ -116,13 +119,16 @@ def _representatives(counted: Sequence[tuple[Cost, int]]) -> Sequence[tuple[Cost
 def _rough(counted: Sequence[tuple[Cost, int]], order: float) -> float:
     """About the value of `composed`, faster and without any claim."""
     total = 0.0
+
     for cost, count in counted:
+        # A coarse grid chooses as good an order, and is several times as fast.
         if isinstance(cost, PoissonGaussian):
             total += count * divergences.rough_poisson_gaussian(
                 cost.probability, cost.noise_multiplier, order, replace=cost.replace
             )
         else:
             total += count * divergence(cost, order)
+
     return total
 
 
@@ -150,6 +156,8 @@ def composed(counted: Sequence[tuple[Cost, int]], order: float) -> float:
         raise ParameterError(
             owner="rdp", name="order", expected="a number above 1", got=repr(order)
         )
+
+    # Rounded once, whatever the number of costs; each product was rounded before.
     total = math.fsum(
         check.whole("rdp", "count", count, least=0) * divergence(cost, order)
         for cost, count in counted
@@ -167,33 +175,41 @@ def divergence(cost: Cost, order: float) -> float:
             # Balls in bins: a mixture is no further from N(0) than its furthest part; no
             # amplification is claimed here.
             value = divergences.gaussian_divergence(order, noise_multiplier=noise)
+
         case PoissonGaussian(probability=probability, noise_multiplier=noise, replace=replace):
             sampled = (
                 divergences.poisson_gaussian_replace if replace else divergences.poisson_gaussian
             )
             value = sampled(order, probability=probability, noise_multiplier=noise)
+
         case TruncatedPoissonGaussian():
             value = _truncated(cost, order)
+
         case FixedSizeGaussian(size=size, records=records, noise_multiplier=noise):
             # Rounded up: the divergence grows with the fraction (data processing).
             fraction = min(1.0, math.nextafter(size / records, 1.0))
             value = divergences.fixed_size_gaussian(
                 order, fraction=fraction, noise_multiplier=noise
             )
+
         case Laplace(noise_multiplier=noise):
             value = divergences.laplace(order, scale=noise)
+
         case BoundedRange(epsilon=spread):
             value = divergences.bounded_range(order, spread=spread)
+
         case Response(categories=categories, truth_probability=truth):
             value = divergences.randomized_response(
                 order, categories=categories, truth_probability=truth
             )
+
         case _:
             raise AccountingError(
                 expected="a cost of the vocabulary",
                 got=type(cost).__name__,
                 do="Add its Rényi divergence, with a proof, first.",
             )
+
     return value
 
 

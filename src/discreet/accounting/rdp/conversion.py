@@ -37,8 +37,11 @@ def epsilon_from(divergence: float, order: float, delta: float) -> float:
         return divergence
     if delta == 0.0:
         return math.inf
+
+    # The bound of the header, solved for epsilon.
     tail = (math.log(delta) + math.log(order)) / (order - 1.0)
     shape = math.log1p(-1.0 / order)
+
     # The sizes of what is added up, for its rounding.
     sizes = divergence + abs(shape) + (abs(math.log(delta)) + math.log(order) + 1.0) / (order - 1.0)
     return max(0.0, divergence + shape - tail + _ULPS * sizes)
@@ -55,6 +58,8 @@ def delta_from(divergence: float, order: float, epsilon: float) -> float:
     """
     if math.isinf(order):
         return 0.0 if divergence <= epsilon else 1.0
+
+    # A logarithm above 0 is a delta above 1, which says nothing; its exponential might overflow.
     log = log_delta_from(divergence, order, epsilon)
     return min(1.0, max(_SMALLEST, math.exp(min(0.0, log)) * (1.0 + _ULPS)))
 
@@ -65,6 +70,8 @@ def log_delta_from(divergence: float, order: float, epsilon: float) -> float:
     """
     if math.isinf(divergence):
         return math.inf
+
+    # The logarithm of (1 - 1/a)^a / (a - 1) is (a - 1) ln(1 - 1/a) - ln a.
     shape = math.log1p(-1.0 / order)
     log = (order - 1.0) * (divergence - epsilon + shape) - math.log(order)
     sizes = (order - 1.0) * (divergence + epsilon + abs(shape)) + math.log(order) + 1.0

@@ -67,6 +67,8 @@ def poisson_gaussian(order: float, *, probability: float, noise_multiplier: floa
     whole = gaussian_divergence(order, noise_multiplier=noise_multiplier)
     if probability == 1.0 or math.isinf(order):
         return whole
+
+    # Sampling never costs more than no sampling; where the sum is too costly, `log` is infinite.
     log = sampled_gaussian.log_moment(
         order, 0.0, probability=probability, noise_multiplier=noise_multiplier
     )
@@ -77,9 +79,11 @@ def poisson_gaussian_replace(order: float, *, probability: float, noise_multipli
     """Poisson sample, one record exchanged: A = E[a^order b^(1-order)] (docs/proofs/rdp.md, theorem
     3).
     """
+    # Always drawn, the exchanged record moves the sum by up to twice the sensitivity.
     whole = gaussian_divergence(order, noise_multiplier=noise_multiplier / 2.0)
     if probability == 1.0 or math.isinf(order):
         return whole
+
     log = sampled_gaussian.log_moment(
         order, order - 1.0, probability=probability, noise_multiplier=noise_multiplier
     )
@@ -110,12 +114,16 @@ def fixed_size_gaussian(order: float, *, fraction: float, noise_multiplier: floa
     whole = gaussian_divergence(order, noise_multiplier=half)
     if fraction == 1.0 or math.isinf(order):
         return whole
+
     up = sampled_gaussian.log_moment(order, 0.0, probability=fraction, noise_multiplier=half)
     down = sampled_gaussian.log_moment(
         0.0, order - 1.0, probability=fraction, noise_multiplier=half
     )
+
+    # An infinite moment only says that its grid would be too large.
     if math.isinf(up) or math.isinf(down):
         return whole
+
     log = _log_sum_minus_one(max(up, down), min(up, down))
     return min(whole, _per_order(log * _OUTWARD, order))
 
@@ -137,10 +145,12 @@ def truncated_poisson_gaussian(
 
     # ln((1 - p) e^low + p e^high) with p the overflow: as 1 + excess where that does not overflow.
     low, high = (order - 1.0) * plain, (order - 1.0) * cut
+
     if high < _LINEAR:
         log = math.log1p(math.expm1(low) + overflow * math.exp(low) * math.expm1(high - low))
     else:
         log = float(np.logaddexp(low, math.log(overflow) + high)) if overflow else low
+
     rounding = 2.0**-46 * (low + (high if overflow else 0.0))
     return min(cut, _per_order(log + rounding, order))
 
@@ -156,10 +166,13 @@ def laplace(order: float, *, scale: float) -> float:
 
     With x = 1/scale: (2a-1) (A - 1) = a E((a-1) x) + (a-1) E(-a x),  E(v) = e^v - 1 - v.
     """
+    # Rounded up first: every divergence below grows with x.
     x = 1.0 / scale * (1.0 + 2.0**-52)
     if math.isinf(order):
         return x * _OUTWARD
+
     rise = (order - 1.0) * x
+
     if rise > _LINEAR:
         # The same moment, its largest exponential taken out.
         log = (
@@ -168,6 +181,7 @@ def laplace(order: float, *, scale: float) -> float:
             + math.log1p((order - 1.0) / order * math.exp(-(2.0 * order - 1.0) * x))
         )
         return min(x * _OUTWARD, _per_order(log + 2.0**-46 * (rise + 4.0), order))
+
     above, below = exp_excess(np.array([rise, -order * x]))
     log = math.log1p((order * above + (order - 1.0) * below) / (2.0 * order - 1.0))
     return min(x * _OUTWARD, _per_order(log, order))
@@ -183,6 +197,7 @@ def bounded_range(order: float, *, spread: float) -> float:
     """
     if math.isinf(order):
         return spread * _OUTWARD
+
     concentrated = max(_SMALLEST, min(order * spread * spread / 8.0, spread) * _OUTWARD)
     if spread > _FAR or (order - 1.0) * spread < 1e-6:
         return concentrated
@@ -214,11 +229,15 @@ def randomized_response(order: float, *, categories: int, truth_probability: flo
     neither = max(0.0, (categories - 2) * ((1.0 - truth) / (categories - 1)))
     if math.isinf(order):
         return gap * _OUTWARD
+
     if order * gap > _LINEAR:
+        # The moment itself, its largest term taken out: no 1 is left to be subtracted.
         high = math.log(truth) + (order - 1.0) * gap
         low = truth * math.exp(-order * gap) + neither
         log = high + math.log1p(low * math.exp(-high))
         return min(gap * _OUTWARD, _per_order(log + 2.0**-46 * (abs(high) + 4.0), order))
+
+    # G is a difference of two positive numbers; the slack covers what cancels.
     rise, fall, up, down = exp_excess(np.array([order * gap, -order * gap, gap, -gap]))
     rare = math.exp(-gap)
     moment = truth * (rare * (rise - order * up) + (fall - order * down))
@@ -230,6 +249,7 @@ def _log_sum_minus_one(larger: float, smaller: float) -> float:
     """ln(e^larger + e^smaller - 1), both >= 0."""
     if larger < _LINEAR:
         return math.log1p(math.expm1(larger) + math.expm1(smaller))
+
     return larger + math.log1p(math.exp(smaller - larger) - math.exp(-larger)) + 2.0**-40
 
 

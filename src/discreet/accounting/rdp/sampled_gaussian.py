@@ -83,6 +83,8 @@ def log_moment(p: float, n: float, *, probability: float, noise_multiplier: floa
     grid = _grid(p, n, noise_multiplier, _DIGITS)
     if grid is None:
         return math.inf
+
+    # `height` is the logarithm of a^p b^-n with the weight e^(-t^2/2) of the normal density.
     shift = grid.nodes / noise_multiplier
     half = 0.5 / noise_multiplier / noise_multiplier
     up, down = shift - half, -shift - half
@@ -95,14 +97,17 @@ def log_moment(p: float, n: float, *, probability: float, noise_multiplier: floa
     # Large moments are summed as logarithms: there nothing cancels against 1.
     if height.max() > _LINEAR or (p and up.max() > _FURTHEST) or (n and down.max() > _FURTHEST):
         return _log_sum(height + rounding, grid)
+
     safe = height + rounding
     tail = float(np.exp(safe[-1]) + np.exp(safe[0])) / _TAIL / _ROOT
+
     # Beyond `near`, b <= 1 and g <= a^p b^-n, which is e^safe with its weight.
     near = exponent <= _LINEAR
     terms = _tangent_distance(p, n, (up[near], down[near]), probability, steepness[near])
     total = float(
         np.sum(terms * np.exp(-0.5 * grid.nodes[near] ** 2)) + np.sum(np.exp(safe[~near]))
     )
+
     # The weight e^(-t^2/2) is off by up to t^2 units in the last place, t < 39.
     total *= grid.spacing / _ROOT * (1.0 + 2.0**-41)
 
@@ -119,12 +124,14 @@ def rough_log_moment(p: float, n: float, *, probability: float, noise_multiplier
     grid = _grid(p, n, noise_multiplier, _ROUGH_DIGITS)
     if grid is None:
         return math.inf
+
     shift, half = grid.nodes / noise_multiplier, 0.5 / noise_multiplier / noise_multiplier
     height = -0.5 * grid.nodes**2
     if p:
         height += p * _log_mixture(shift - half, probability)
     if n:
         height -= n * _log_mixture(-shift - half, probability)
+
     top = float(height.max())
     log = top + math.log(float(np.exp(height - top).sum()) * grid.spacing / _ROOT)
 
@@ -151,6 +158,7 @@ def _grid(p: float, n: float, s: float, digits: float) -> _Grid | None:
     first, last = _TAIL + (1.0 / s if n else 0.0), _TAIL + (p + n) / s
     if not spacing or first + last > spacing * _LARGEST_GRID:
         return None
+
     nodes = spacing * np.arange(
         -math.ceil(first / spacing), math.ceil(last / spacing) + 1, dtype=np.float64
     )
@@ -163,6 +171,7 @@ def _log_mixture(log_ratio: FloatArray, q: float) -> FloatArray:
     """The logarithm of 1 - q + q e^y."""
     if q == 1.0:
         return log_ratio
+
     result: FloatArray = np.logaddexp(math.log1p(-q), math.log(q) + log_ratio)
     return result
 
@@ -193,6 +202,7 @@ def _tangent_distance(
         for sign, power, log in ((1.0, p, logs[0]), (-1.0, n, logs[1]))
         if power
     ]
+
     for power, offset in parts:
         log = np.log1p(offset)
         v += power * log
@@ -205,11 +215,13 @@ def _tangent_distance(
     excess = exp_excess(v)
     distance += excess
     error += RELATIVE_ERROR * excess + 16.0 * _UNIT * size * np.abs(np.expm1(v))
+
     for power, offset in parts:
         # The offset itself is known to `slack`; the slope of g in it is power * (e^v / (1 + offset)
         # - 1).
         slack = 4.0 * _UNIT * ((offset + q) * steepness + np.abs(offset))
         slope = np.abs(np.expm1(v - np.log1p(offset))) + 2.0 * (p + n + 1.0) * slack
         error += 2.0 * abs(power) * slope * slack
+
     result: FloatArray = np.maximum(distance, 0.0) + error
     return result

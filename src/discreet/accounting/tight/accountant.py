@@ -154,8 +154,11 @@ def tight_upper(
             saves time only.
     """
     costs = _folded(costs)
+
+    # Nothing is saved where the whole answer is a closed form, or where costs are put together.
     if not costs or _single_gaussian(costs) is not None or len(costs) > MOST:
         return tight_epsilon(costs, delta, tolerance).upper
+
     try:
         return _brackets(costs, delta, tolerance, starts)[0].upper
     except OutOfRangeError:
@@ -175,10 +178,13 @@ def _answer(question: _Question, costs: Counted, level: float, tolerance: float)
     """Answer for folded costs, at this delta or epsilon; see the header for the cases."""
     if not costs:
         return NOTHING
+
+    # Gaussians alone fold into one, whose curve is known in closed form.
     single = _single_gaussian(costs)
     if single is not None:
         lower, upper = question.closed(single, level)
         return Interval(lower, 0.5 * (lower + upper), upper)
+
     if len(costs) > MOST:
         return _by_fewer_costs(question, costs, level, tolerance)
 
@@ -186,6 +192,7 @@ def _answer(question: _Question, costs: Counted, level: float, tolerance: float)
     attained = tuple((cost, count) for cost, count in costs if cost.attained)
     if attained == costs:
         return interval
+
     # A pair that only dominates gives no lower bound; what the attained steps lose is one.
     lower = min(_answer(question, attained, level, tolerance).lower, interval.upper)
     return Interval(lower, max(lower, interval.estimate), interval.upper)
@@ -196,6 +203,8 @@ def _by_fewer_costs(
 ) -> Interval:
     """Answer for many different costs by way of fewer: one composition for each end."""
     worse, better = coarse(costs, upper=True), coarse(costs, upper=False)
+
+    # Only Poisson samples can be put together; too many of another kind stay too many.
     if len(worse) > MOST:
         raise AccountingError(
             expected=(
@@ -204,6 +213,7 @@ def _by_fewer_costs(
             got=f"{len(worse)}",
             do="Use the 'rdp' accountant.",
         )
+
     upper = _answer(question, worse, level, tolerance).upper
     lower = min(_answer(question, better, level, tolerance).lower, upper)
     return Interval(lower, 0.5 * (lower + upper), upper)
@@ -217,6 +227,7 @@ def _capped(question: _Question, costs: Counted, level: float, tolerance: float)
     fine = _capped_once(question, costs, level, tolerance)
     if tolerance >= _COARSE or fine.upper - fine.lower <= 10.0 * tolerance * fine.upper:
         return fine
+
     coarser = _capped(question, costs, level, min(10.0 * tolerance, _COARSE))
     lower, upper = max(fine.lower, coarser.lower), min(fine.upper, coarser.upper)
     return Interval(lower, min(max(coarser.estimate, lower), upper), upper)
@@ -236,10 +247,13 @@ def _capped_once(question: _Question, costs: Counted, level: float, tolerance: f
         bound = _renyi_bound(question, costs, level)
         if not math.isfinite(bound):
             raise
+
         return Interval(0.0, bound, bound)
+
     attained = all(cost.attained for cost, _ in costs)
     if interval.upper < _BELOW_RENYI * exponents and attained:
         return interval
+
     # The Rényi bound is perhaps below the pair's lower end, if the pair only dominates.
     upper = min(interval.upper, _renyi_bound(question, costs, level))
     return Interval(min(interval.lower, upper), min(interval.estimate, upper), upper)
@@ -260,6 +274,7 @@ def _folded(costs: Counted) -> Counted:
     folded: list[tuple[Cost, int]] = [
         (cost, count) for cost, count in costs if not isinstance(cost, PlainGaussian)
     ]
+
     for attained in (True, False):
         group = [
             (cost.noise_multiplier, count)
@@ -268,6 +283,7 @@ def _folded(costs: Counted) -> Counted:
         ]
         if group:
             folded.append((PlainGaussian(fold(group), attained), 1))
+
     return tuple(folded)
 
 
@@ -275,12 +291,14 @@ def _single_gaussian(costs: Counted) -> float | None:
     """The noise multiplier, if an attained Gaussian is all there is; costs that only dominate need
     the lower bound apart.
     """
+    # Folding leaves one cost of count 1 where there were several Gaussians.
     cost = costs[0][0] if len(costs) == 1 else None
     return cost.noise_multiplier if isinstance(cost, PlainGaussian) and cost.attained else None
 
 
 def _problems(costs: Counted) -> tuple[Composition, ...]:
     """The composition in its two directions, once if they are the same."""
+    # Each direction is composed by itself: an attacker faces one pair of data sets, in one order.
     pairs = [(directions(cost), count) for cost, count in costs]
     first = Composition(tuple((pair[0], count) for pair, count in pairs))
     second = Composition(tuple((pair[1], count) for pair, count in pairs))
@@ -306,6 +324,7 @@ def _brackets(
     """
     worse = Bracket(0.0, 0.0)
     brackets: list[tuple[Composition, Bracket]] = []
+
     for problem in _problems(costs):
         step = _only_step(problem)
         if step is None:
@@ -316,8 +335,10 @@ def _brackets(
             bracket = Bracket(0.0, worse.upper)
         else:
             bracket = _step_epsilon(step, delta)
+
         brackets.append((problem, bracket))
         worse = Bracket(max(worse.lower, bracket.lower), max(worse.upper, bracket.upper))
+
     return worse, brackets
 
 
@@ -327,6 +348,7 @@ def _worse_delta(costs: Counted, epsilon: float, tolerance: float) -> tuple[Inte
     """
     lower = upper = exponents = 0.0
     points = []
+
     for problem in _problems(costs):
         step = _only_step(problem)
         bracket = (
@@ -337,6 +359,7 @@ def _worse_delta(costs: Counted, epsilon: float, tolerance: float) -> tuple[Inte
         points.append(_delta_point(problem, bracket, epsilon))
         lower, upper = max(lower, bracket.lower), max(upper, bracket.upper)
         exponents = max(exponents, bracket.chernoff)
+
     return Interval(lower, min(max(*points, lower), upper), upper), exponents
 
 
@@ -349,6 +372,7 @@ def _only_step(problem: Composition) -> Direction | None:
 def _step_delta(direction: Direction, epsilon: float) -> Bracket:
     """Bracket D(eps) = P(L > eps) - e^eps Q(L > eps): what the last cell holds over its edge."""
     cells = direction.cells(np.array([epsilon]))
+
     # An atom at the edge must be on the right side of it, so the upper end is taken a little
     # earlier, and what lies between is added (docs/proofs/tight.md, section 6).
     earlier = direction.cells(np.array([epsilon - cells.slack]))
@@ -371,10 +395,12 @@ def _epsilon_point(problem: Composition, bracket: Bracket, worse: Bracket, delta
     """The estimate of one direction, in the bracket of the worse; 0 if it is below that."""
     if bracket.upper <= worse.lower or not math.isfinite(bracket.upper):
         return 0.0
+
     middle = 0.5 * (worse.lower + worse.upper)
     default = middle if bracket.upper == worse.upper else 0.0
     if _only_step(problem) is not None or middle == 0.0:
         return default
+
     # The estimate is no claim: where it cannot be had, the middle of the bracket stands in.
     line = _contour(problem, middle, delta)
     point = line.epsilon(delta, worse.lower, worse.upper) if line is not None else None
@@ -386,6 +412,7 @@ def _delta_point(problem: Composition, bracket: Bracket, epsilon: float) -> floa
     middle = 0.5 * (bracket.lower + bracket.upper)
     if _only_step(problem) is not None or bracket.lower <= 0.0:
         return middle
+
     line = _contour(problem, epsilon, bracket.upper)
     point = line.delta(epsilon) if line is not None else middle
     return point if bracket.lower <= point <= bracket.upper else middle

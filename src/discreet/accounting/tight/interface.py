@@ -81,6 +81,7 @@ class Cells:
     slack_of: FloatArray | None = None
 
 
+# Every analysis of a policy ends in objects of this kind; the lattice knows no policy.
 class Direction(Protocol):
     """One direction of a dominating pair of distributions."""
 

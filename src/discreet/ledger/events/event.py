@@ -22,5 +22,6 @@ class Event(ABC):
 
     def values(self) -> dict[str, Any]:
         """The fields by name, in their order."""
+        # Every event is a dataclass, which its abstract class cannot say to the type checker.
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]  # see above
         return {name: getattr(self, name) for name in names}

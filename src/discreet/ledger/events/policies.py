@@ -31,7 +31,8 @@ __all__ = [
     "TruncatedPoisson",
 ]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen event during its construction
+# Writes the normalised fields (rule 4) of a frozen event while it is constructed.
+_set = object.__setattr__
 
 
 class Sampling(Event):
@@ -47,6 +48,8 @@ class Sampling(Event):
     __slots__ = ()
 
     how_drawn: ClassVar[str]
+
+    # An audit counts records as independent trials only where a policy says that they are.
     records_are_independent: ClassVar[bool] = False
     worst_shift: ClassVar[float] = 1.0
 
@@ -65,6 +68,7 @@ class Sampling(Event):
     @property
     def is_full_batch(self) -> bool:
         """Whether every record is in every sample, for any number of records."""
+        # A fixed size that happens to be that of the data set does not count as one.
         return False
 
     @property
@@ -81,14 +85,17 @@ class Sampling(Event):
 
     def expected_batch_size(self, records: int, /) -> float:
         """The public divisor of sums: expected records in one batch, before anything is cut."""
+        # Never a realised size, which is sensitive.
         return self.inclusion_probability * records
 
     def largest_batch(self, records: int, /) -> int:
         """The most records that one batch can hold."""
+        # Coins may all show heads, however unlikely: margins of rounding must cover that.
         return records
 
     def smallest_batch(self, records: int, /) -> int:
         """The fewest records that one batch can hold."""
+        # An empty sample is a step like any other: its noise is released all the same.
         return records if self.is_full_batch else 0
 
     @abstractmethod
@@ -97,6 +104,7 @@ class Sampling(Event):
 
     def displaces(self, _: Adjacency, /) -> bool:
         """Whether one record more can push another out of a sample: two contributions change."""
+        # Without a limit on the sample nobody has to make room.
         return False
 
 
@@ -143,6 +151,7 @@ class Poisson(Sampling):
     records_are_independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        # 0 is refused: no cost is defined for a sample that can never hold the record.
         _set(
             self,
             "probability",
@@ -152,6 +161,7 @@ class Poisson(Sampling):
     @property
     def is_full_batch(self) -> bool:
         """Whether the coin has no tails."""
+        # Exactly 1: any smaller probability amplifies, if only by a hair.
         return self.probability == 1.0
 
     @property
@@ -192,6 +202,8 @@ class TruncatedPoisson(Sampling):
 
     def __post_init__(self) -> None:
         owner = "TruncatedPoisson"
+
+        # A limit above the number of records is allowed: then nothing is ever cut.
         _set(self, "probability", check.fraction(owner, "probability", self.probability, one=True))
         _set(self, "limit", check.whole(owner, "limit", self.limit, least=1))
         _set(self, "records", check.whole(owner, "records", self.records, least=1))
@@ -210,6 +222,7 @@ class TruncatedPoisson(Sampling):
     @property
     def stated_records(self) -> int:
         """The number of records that the event names."""
+        # How often the cut applies depends on it, and so does the cost (docs/proofs/truncated.md).
         return self.records
 
     def largest_batch(self, _: int, /) -> int:
@@ -218,6 +231,7 @@ class TruncatedPoisson(Sampling):
 
     def smallest_batch(self, records: int, /) -> int:
         """No record, unless every coin shows heads."""
+        # Then the cut alone decides, and the sample is as full as it can be.
         return min(self.limit, records) if self.probability == 1.0 else 0
 
     def amplifies(self, _: Adjacency, /) -> bool:
@@ -245,10 +259,13 @@ class FixedSize(Sampling):
     def __post_init__(self) -> None:
         records = check.whole("FixedSize", "records", self.records, least=1)
         size = check.whole("FixedSize", "size", self.size, least=1)
+
+        # Without replacement nobody can be drawn twice to fill a larger sample.
         if size > records:
             raise ParameterError(
                 owner="FixedSize", name="size", expected=f"at most records={records}", got=str(size)
             )
+
         _set(self, "size", size)
         _set(self, "records", records)
 
@@ -260,6 +277,7 @@ class FixedSize(Sampling):
     @property
     def inclusion_probability(self) -> float:
         """The share of the records that is drawn."""
+        # Rounded to nearest; analyses that need a bound take the two numbers themselves.
         return self.size / self.records
 
     @property
@@ -269,6 +287,7 @@ class FixedSize(Sampling):
 
     def expected_batch_size(self, _: int, /) -> float:
         """The size itself, exactly: every sample has it."""
+        # Not share times records, which may be off by a rounding.
         return float(self.size)
 
     def largest_batch(self, _: int, /) -> int:
@@ -285,7 +304,7 @@ class FixedSize(Sampling):
 
 
 class _Epoch(Sampling):
-    """What policies have in common whose step is an epoch: every record is in one of its batches."""
+    """What policies share whose step is an epoch: every record is in one of its batches."""
 
     __slots__ = ()
 
@@ -294,6 +313,7 @@ class _Epoch(Sampling):
     @property
     def inclusion_probability(self) -> float:
         """One batch of the epoch, each as likely as the others."""
+        # Of one batch; that a record is in one batch of the epoch is certain.
         return 1.0 / self.batches
 
     @property
@@ -336,10 +356,12 @@ class Shuffled(_Epoch):
 
     def smallest_batch(self, records: int, /) -> int:
         """The records shared out, rounded down."""
+        # The permutation is cut evenly: no two batches differ by more than one record.
         return records // self.batches
 
     def amplifies(self, _: Adjacency, /) -> bool:
         """Never: no analysis that is used here claims it."""
+        # Poisson accounting of shuffled batches is refuted by example: docs/proofs/shuffled.md.
         return False
 
 
@@ -368,9 +390,12 @@ class BallsInBins(_Epoch):
 
     def amplifies(self, adjacency: Adjacency, /) -> bool:
         """With several batches, and not where a record is exchanged for another."""
+        # For an exchange nothing better is proven than the cost of a batch that everybody knows.
         return self.batches > 1 and adjacency is not Adjacency.REPLACE_ONE
 
 
+# What is not in this list is refused by every reader, and nothing in it is ever taken out (rules 1
+# and 2). Subclasses are refused too: they could mean something else.
 SAMPLINGS: tuple[type[Sampling], ...] = (
     Everything,
     Poisson,

@@ -24,7 +24,8 @@ __all__ = [
     "RandomizedResponse",
 ]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen event during its construction
+# Writes the normalised fields (rule 4) of a frozen event while it is constructed.
+_set = object.__setattr__
 
 
 class Query(Event):
@@ -53,6 +54,7 @@ class Query(Event):
         """The term (sensitivity/noise_std)^2 that a query with Gaussian noise adds to the sum of
         Eq. 1, exactly. None for any other noise, which does not fold.
         """
+        # None and not 0: what does not fold must be composed, and never be left out of a sum.
         return None
 
     def with_noise_times(self, factor: float) -> Query:
@@ -61,6 +63,7 @@ class Query(Event):
         Raises:
             ParameterError: it has no noise that could be multiplied.
         """
+        # Refused, not ignored: a calibration would take the query for one that costs less.
         expected = f"left out: a {type(self).__name__} has no noise to multiply"
         raise ParameterError(
             owner=type(self).__name__, name="factor", expected=expected, got=repr(factor)
@@ -86,6 +89,7 @@ class GaussianSum(Query):
     kind: ClassVar[str] = "gaussian-sum"
 
     def __post_init__(self) -> None:
+        # Noise of 0 is refused: what is released without noise is no query, but voids the ledger.
         _set(self, "group", check.label("GaussianSum", "group", self.group))
         _set(self, "sensitivity", check.positive("GaussianSum", "sensitivity", self.sensitivity))
         _set(self, "noise_std", check.positive("GaussianSum", "noise_std", self.noise_std))
@@ -103,6 +107,7 @@ class GaussianSum(Query):
     @property
     def gaussian_cost(self) -> Fraction:
         """The term (S_g/sigma_g)^2 of Eq. 1."""
+        # A float64 is a fraction, so nothing is rounded before all groups are added up (P34).
         return (Fraction(self.sensitivity) / Fraction(self.noise_std)) ** 2
 
     def with_noise_times(self, factor: float) -> GaussianSum:
@@ -139,6 +144,7 @@ class LaplaceSum(Query):
     @property
     def sensitivity_and_noise(self) -> tuple[float, float]:
         """The L1 sensitivity and the scale b."""
+        # L1, as the losses of Laplace noise add up over the coordinates.
         return self.sensitivity, self.scale
 
     def with_noise_times(self, factor: float) -> LaplaceSum:
@@ -180,6 +186,7 @@ class ExponentialChoice(Query):
     @property
     def sensitivity_and_noise(self) -> tuple[float, float]:
         """The largest change of a score, and the temperature."""
+        # That the normaliser moves as well, which doubles the loss, is left to the accountant.
         return self.sensitivity, self.scale
 
     def with_noise_times(self, factor: float) -> ExponentialChoice:
@@ -208,11 +215,14 @@ class RandomizedResponse(Query):
         owner = "RandomizedResponse"
         categories = check.whole(owner, "categories", self.categories, least=2)
         truth = check.fraction(owner, "truth_probability", self.truth_probability)
+
+        # Below, the true answer would be the rarest one, and its loss not the largest.
         if truth < 1.0 / categories:
             expected = f"at least 1/categories = {1.0 / categories:.6g}"
             raise ParameterError(
                 owner=owner, name="truth_probability", expected=expected, got=repr(truth)
             )
+
         _set(self, "group", check.label(owner, "group", self.group))
         _set(self, "categories", categories)
         _set(self, "truth_probability", truth)
@@ -266,10 +276,14 @@ class CorrelatedGaussianSum(Query):
         rounds = check.whole(owner, "rounds", self.rounds, least=1)
         participations = check.whole(owner, "participations", self.participations, least=1)
         separation = check.whole(owner, "separation", self.separation, least=1)
+
+        # At the earliest possible round, the last participation must still be in the series.
         if (participations - 1) * separation >= rounds:
             expected = f"few enough to fit: (participations - 1) * separation < rounds={rounds}"
             got = f"{participations} with separation {separation}"
             raise ParameterError(owner=owner, name="participations", expected=expected, got=got)
+
+        # That `strategy_sensitivity` belongs to this pattern is on the word of whoever made C.
         _set(self, "group", check.label(owner, "group", self.group))
         _set(self, "sensitivity", check.positive(owner, "sensitivity", self.sensitivity))
         _set(self, "noise_std", check.positive(owner, "noise_std", self.noise_std))
@@ -285,6 +299,7 @@ class CorrelatedGaussianSum(Query):
     @property
     def phrase(self) -> str:
         """The words of a report."""
+        # Whole numbers without a point, as long as float64 tells them from their neighbours.
         strategy = self.strategy_sensitivity
         size = f"{strategy:.0f}" if strategy.is_integer() and strategy < 1e15 else repr(strategy)
         rounds = "1 round" if self.participations == 1 else f"{self.participations:,} rounds"
@@ -297,11 +312,13 @@ class CorrelatedGaussianSum(Query):
     @property
     def sensitivity_and_noise(self) -> tuple[float, float]:
         """One round's sensitivity, and the noise before it is correlated."""
+        # In the unit of one round, for people; what counts is the series, in `gaussian_cost`.
         return self.sensitivity, self.noise_std
 
     @property
     def gaussian_cost(self) -> Fraction:
         """The whole series as one query of Eq. 1: ||C u|| sensitivities against z."""
+        # Valid also where later rounds depend on earlier releases [DenisovEtAl2022].
         total = Fraction(self.sensitivity) * Fraction(self.strategy_sensitivity)
         return (total / Fraction(self.noise_std)) ** 2
 
@@ -310,6 +327,7 @@ class CorrelatedGaussianSum(Query):
         return replace(self, noise_std=self.noise_std * factor)
 
 
+# Closed like `SAMPLINGS`: a ledger of today must mean the same for every later version.
 QUERIES: tuple[type[Query], ...] = (
     GaussianSum,
     LaplaceSum,

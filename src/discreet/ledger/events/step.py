@@ -15,8 +15,10 @@ from discreet.ledger.events.queries import QUERIES, Query
 
 __all__ = ["EVENTS", "Step"]
 
-_set = object.__setattr__  # writes the normalised fields of a frozen event during its construction
+# Writes the normalised fields (rule 4) of a frozen event while it is constructed.
+_set = object.__setattr__
 
+# One table for policies and queries: ledgers and plan files name both in the same way.
 EVENTS: dict[str, type[Event]] = {event.kind: event for event in (*SAMPLINGS, *QUERIES)}
 """Every event by the name that it has in ledgers and in plan files."""
 
@@ -44,13 +46,18 @@ class Step:
     def __init__(self, sampling: Sampling, queries: Iterable[Query] | Query) -> None:
         check.member("Step", "sampling", sampling, SAMPLINGS)
         asked = list(queries) if isinstance(queries, Iterable) else [queries]
+
+        # Before they are sorted, which needs a group name of each.
         for query in asked:
             check.member("Step", "queries", query, QUERIES)
+
+        # Sorted, equal names stand side by side; each group is clipped and noised by one query.
         asked.sort(key=attrgetter("group"))
         if not asked or any(first.group == second.group for first, second in pairwise(asked)):
             expected = "one query or more, each with a group name of its own"
             got = f"groups {[query.group for query in asked]}"
             raise ParameterError(owner="Step", name="queries", expected=expected, got=got)
+
         _set(self, "sampling", sampling)
         _set(self, "queries", tuple(asked))
 

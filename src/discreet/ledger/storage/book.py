@@ -175,24 +175,32 @@ class Book:
         match row:
             case Opened():
                 self._ledger = row.ledger
+
             case Held():
                 self._hold(row)
+
             case Began():
                 self._begin(row)
+
             case Reserved():
                 self._reserve(row)
+
             case Settled():
                 self._settle(row)
+
             case Ended():
                 self._end(row)
+
             case Marked():
                 # Only a run that began can be voided.
                 self._run(row.run)
                 self._marks.append(row.mark)
 
     def _hold(self, row: Held) -> None:
+        # The first terms may be any: the file was not held to anything before.
         if self._history:
             self._check_change(self._history[-1].terms, row.terms, row.reason)
+
         self._history.append(row)
 
     def _check_change(self, before: Terms, after: Terms, reason: str) -> None:
@@ -257,6 +265,7 @@ class Book:
             before = self._run(row.continues)
             if before.continued:
                 raise self._wrong("a run that nobody continued yet", str(row.continues))
+
             before.over = before.continued = True
 
         # The run's number is that of its row.
@@ -285,6 +294,8 @@ class Book:
         # Within the commitment the list was checked when the run began.
         if total.count > run.planned.get(step, 0):
             self._check_list()
+
+        # Rules that were settled after a charge would have been chosen by looking at it.
         if self.schema != OLDEST and not (self._history and self._history[-1].terms.complete):
             raise self._wrong(
                 "terms that were complete before the first charge", "terms that are not"
@@ -304,6 +315,7 @@ class Book:
         lease = self._reservations.get(row.lease)
         if lease is None or lease.settled:
             raise self._wrong("the number of a reservation that is not settled yet", str(row.lease))
+
         if row.taken > lease.count:
             raise self._wrong(
                 f"at most the {lease.count} steps that were reserved", f"{row.taken} taken"
@@ -341,6 +353,7 @@ class Book:
     def _run(self, number: int) -> _Run:
         if number not in self._runs:
             raise self._wrong("the number of a run that began", str(number))
+
         return self._runs[number]
 
     def _wrong(self, expected: str, got: str) -> LedgerCorrupt:

@@ -320,16 +320,19 @@ def _unknown(expected: str, got: str) -> UnknownEvent:
 def _exactly(content: dict[str, Any], names: set[str]) -> dict[str, Any]:
     if content.keys() != names:
         raise ValueError(f"fields {sorted(content)} instead of {sorted(names)}")
+
     return content
 
 
 def _mapping(content: object) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TypeError(f"{content!r} is not an object")
+
     return content
 
 
 def _sequence(content: object) -> list[Any]:
     if not isinstance(content, list):
         raise TypeError(f"{content!r} is not a list")
+
     return content

@@ -163,6 +163,7 @@ class Began:
 
     def __post_init__(self) -> None:
         check.instance("Began", "info", self.info, RunInfo)
+
         for package, version in self.software:
             check.label("Began", "software", package)
             check.label("Began", "software", version)
@@ -177,6 +178,7 @@ class Began:
                 self, "continues", check.whole("Began", "continues", self.continues, least=1)
             )
 
+        # Longer than a label may be: it is a file of its own, with line breaks.
         if not isinstance(self.plan, str) or len(self.plan) > LONGEST_PLAN:
             raise ParameterError(
                 owner="Began",
@@ -199,6 +201,7 @@ class Reserved:
 
     def __post_init__(self) -> None:
         check.whole("Reserved", "run", self.run, least=1)
+
         # The row that spells a step out follows the one that opens the ledger and one that begins.
         if not isinstance(self.step, Step):
             check.whole("Reserved", "step", self.step, least=2)
@@ -216,6 +219,7 @@ class Settled:
     taken: int
 
     def __post_init__(self) -> None:
+        # None taken is a settlement like any other: the whole charge is given back.
         check.whole("Settled", "lease", self.lease, least=2)
         check.whole("Settled", "taken", self.taken, least=0)
 
@@ -245,6 +249,8 @@ class Marked:
 
     def __post_init__(self) -> None:
         check.whole("Marked", "run", self.run, least=1)
+
+        # A reader of the file must see at once that the mark is no remark.
         if not check.label("Marked", "mark", self.mark).startswith("unsafe_"):
             raise ParameterError(
                 owner="Marked",

@@ -109,6 +109,7 @@ class Store:
 
         def write(draft: Path) -> None:
             store = cls(_connect(_uri(draft, "rwc")), path)
+
             try:
                 store._fill(lines)
             finally:
@@ -126,7 +127,7 @@ class Store:
                 expected=f"a ledger at {path}", got=str(missing), do="Check the path."
             ) from missing
 
-        # SQLite takes an empty file for a new database, and would say that nothing was spent.
+        # SQLite takes an empty file for a new database; of a ledger it is one that was cut off.
         if not size:
             raise LedgerCorrupt(expected=f"a ledger at {path}", got="an empty file", do=_RESTORE)
 
@@ -222,6 +223,7 @@ class Store:
         with self._transaction("BEGIN IMMEDIATE"):
             for command in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA):
                 self._sql(command)
+
             for number, (body, digest) in enumerate(lines):
                 self.append(number, body, digest)
 
@@ -263,6 +265,7 @@ class Store:
             # Some errors make SQLite roll back by itself.
             if self._connection.in_transaction:
                 self._sql("ROLLBACK")
+
             raise
 
 
@@ -302,6 +305,7 @@ def _only_writer(path: Path | None) -> Iterator[None]:
     # Tried again and again, as a lock that waits could not be given up after a minute.
     try:
         deadline = time.monotonic() + _WAIT_SECONDS
+
         while not _locked(folder):
             if time.monotonic() > deadline:
                 raise LedgerUnavailable(
@@ -309,6 +313,7 @@ def _only_writer(path: Path | None) -> Iterator[None]:
                     got="another writer for a minute",
                     do="Nothing was written. Try again.",
                 )
+
             time.sleep(_PAUSE_SECONDS)
 
         yield

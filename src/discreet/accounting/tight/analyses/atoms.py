@@ -83,6 +83,7 @@ class _CellSums:
         error = 4.0 * U * (8.0 + fullest) * total
         if scale is not None:
             error = error + absolute * np.bincount(self.place, weights=scale, minlength=self.count)
+
         return Bounds(np.maximum(total - error, 0.0), total + error)
 
 

@@ -68,13 +68,16 @@ def balls_in_bins_directions(cost: BallsInBinsGaussian) -> tuple[Direction, Dire
     delta below that.
     """
     batches, noise = cost.batches, cost.noise_multiplier
+
     # The record is in one batch of the epoch: without amplification, one Gaussian step.
     alone = PoissonRemove(1.0, noise)
+
     for negligible, fewest in _LADDER:
         remove = _remove(batches, noise, negligible, fewest)
         if remove is not None:
             add = _add(batches, noise, negligible)
             return remove, (add if add is not None and add.infinite <= 10.0 * negligible else alone)
+
     return alone, alone
 
 
@@ -110,6 +113,7 @@ def _cap(noise: float, negligible: float) -> float:
     z = 1.0
     while scipy.special.ndtr(-z) > 0.1 * negligible:
         z += 0.05
+
     return math.exp(min((2.0 * (1.0 + z * noise) - 1.0) / (2.0 * noise**2), 600.0))
 
 
@@ -120,6 +124,7 @@ def _lattice_law(noise: float, spacing: float, cap: float) -> _Law:
     edges = spacing * np.arange(math.ceil(cap / spacing) + 1)
     with np.errstate(divide="ignore"):
         x = noise**2 * np.log(edges) + 0.5
+
     n0, e0 = normal_mass(x[:-1] / noise, x[1:] / noise)
     n1, e1 = normal_mass((x[:-1] - 1.0) / noise, (x[1:] - 1.0) / noise)
     low, high = edges[:-1], edges[1:]
@@ -149,9 +154,11 @@ def _window(law: _Law, batches: int, negligible: float) -> _Window:
     goal = math.log(negligible)
     high, low = math.inf, 0.0
     scale = np.geomspace(0.1, 1e4, 60)
+
     for v in scale[scale < 300.0] / float(law.value[-1]):
         biased, plain = (_log_mean(mass, law.value, v) for mass in (law.biased, law.mass))
         high = min(high, (biased + (batches - 1) * plain - goal) / v)
+
     for v in np.geomspace(1e-3, 1e3, 60):
         low = max(low, (goal - batches * _log_mean(law.mass, law.value, -v)) / v)
 
@@ -176,15 +183,19 @@ def _remove(batches: int, noise: float, negligible: float, fewest: float) -> Ato
     cap = _cap(noise, negligible)
     deviation = math.sqrt(math.expm1(min(1.0 / noise**2, 600.0)))
     spacing = max(deviation / _FINE, 2.2 * cap / _LONGEST)
+
     for _ in range(_ATTEMPTS):
         if spacing > deviation / fewest:
             return None
+
         law = _lattice_law(noise, spacing, cap)
         window = _window(law, batches, negligible)
         length = scipy.fft.next_fast_len(max(window.length, _SHORTEST), real=True)
+
         # Too long: a wider spacing, which costs tightness.
         if length <= _LONGEST:
             break
+
         spacing *= 1.05 * length / _LONGEST
     else:
         return None
@@ -194,6 +205,7 @@ def _remove(batches: int, noise: float, negligible: float, fewest: float) -> Ato
     positive = index > 0  # M = 0 has no mass under P
     loss = np.log(index[positive] * (spacing / batches))
     atoms = spread_out(loss, mass[positive], _LOSS_SPACING)
+
     # Total masses of the other factors are 1 up to rounding; 1.001 covers it.
     return replace(atoms, infinite=law.infinite * 1.001 + window.above)
 
@@ -207,13 +219,16 @@ def _add(batches: int, noise: float, negligible: float) -> Atoms | None:
     cap = _cap(noise, _LOW_CAP)
     length = _LONG if batches <= _FEW else _MEDIUM
     spacing = 2.2 * (cap + batches) / length
+
     for _ in range(_ATTEMPTS):
         if cap / spacing < 8.0:
             return None
+
         law = _lattice_law(noise, spacing, cap)
         window = _window(law, batches, negligible)
         if window.length <= length:
             break
+
         spacing *= 1.05 * window.length / length
     else:
         return None
@@ -237,6 +252,7 @@ def _sum_law(factors: list[tuple[FloatArray, int]], window: _Window, length: int
     shake = fft_error(length, unit) + 8.0 * unit
     power: Any = np.ones(length // 2 + 1, dtype=np.clongdouble)
     log_size, growth = np.zeros(length // 2 + 1), np.zeros(length // 2 + 1)
+
     for mass, count in factors:
         # Wrapping around only adds mass inside the window, which is on the safe side.
         wrapped = np.bincount(np.arange(len(mass)) % length, weights=mass, minlength=length)
@@ -246,11 +262,13 @@ def _sum_law(factors: list[tuple[FloatArray, int]], window: _Window, length: int
         log_size += count * np.log(size)
         growth += count * np.log1p(shake * float(np.sum(vector)) / size)
         power = power * _power(spectrum, count)
+
     mass = np.roll(scipy.fft.irfft(power, n=length), -(window.first % length)).astype(np.float64)
 
     above = np.exp(np.minimum(log_size + growth, 50.0)) * (1.0 + 1e-9)
     steps = 1 + sum(count for _, count in factors)
     share = -np.expm1(-growth) + 20.0 * steps * unit + shake
+
     # Every frequency of the real transform stands for two at most, hence the 2.
     error = 2.0 * float(np.sum(above * share)) / length
     total: FloatArray = (np.maximum(mass, 0.0) + error * (1.0 + 1e-6)) * (1.0 + 4.0 * U)
@@ -260,10 +278,13 @@ def _sum_law(factors: list[tuple[FloatArray, int]], window: _Window, length: int
 def _power(base: Any, count: int) -> Any:
     """base^count by squaring: count multiplications' worth of rounding, no logarithm."""
     result = np.ones_like(base)
+
     while count:
         if count & 1:
             result = result * base
+
         count >>= 1
         if count:
             base = base * base
+
     return result

@@ -127,6 +127,7 @@ class Exchange:
         middle, error = normal_mass(
             np.array([-half * (1.0 + 4.0 * U)]), np.array([half * (1.0 + 4.0 * U)])
         )
+
         # Phi is 0.4-Lipschitz in z and half is exact to 2u, so 8u covers the argument.
         error = error + 8.0 * U * (1.0 + half)
         return Bounds(

@@ -72,9 +72,12 @@ def group_directions(cost: Cost, *, size: int) -> tuple[Direction, Direction]:
             replace-one.
     """
     k = check.whole("group_directions", "size", size, least=1)
+
+    # Without sampling all units are in: the sum moves by k times the sensitivity.
     if isinstance(cost, PlainGaussian):
         unsampled = PoissonRemove(1.0, group_gaussian(cost, size=k).noise_multiplier)
         return unsampled, unsampled
+
     if not isinstance(cost, PoissonGaussian) or cost.replace or k > _MOST_UNITS:
         raise AccountingError(
             expected=(
@@ -84,6 +87,7 @@ def group_directions(cost: Cost, *, size: int) -> tuple[Direction, Direction]:
             got=f"{cost!r} with {k} units",
             do="Use group_privacy.group_guarantee, which holds for every mechanism.",
         )
+
     weights, beyond = _weights(k, cost.probability)
     pair = ShiftsRemove(weights, cost.noise_multiplier, beyond)
     return pair, ShiftsAdd(pair)
@@ -110,13 +114,16 @@ def group_epsilon(
     """
     delta = check.fraction("group_epsilon", "delta", delta)
     pairs = [(group_directions(cost, size=size), count) for cost, count in counted if count]
+
     if not pairs:
         return Bracket(0.0, 0.0)
 
+    # The second direction is only refined where it is not certified to be the better one.
     removed = Composition(tuple((remove, count) for (remove, _), count in pairs))
     added = Composition(tuple((add, count) for (_, add), count in pairs))
     first = epsilon_bracket(removed, delta, tolerance)
     second = epsilon_bracket(added, delta, tolerance, first)
+
     # The pair of a group is attained wherever that of one unit is: the units contribute alike.
     attained = all(cost.attained for cost, _ in counted)
     lower = max(first.lower, second.lower) if attained else 0.0
@@ -132,13 +139,16 @@ def _weights(k: int, q: float) -> tuple[tuple[float, ...], float]:
     # tails[i] bounds P[at least i units], i = 0, 1, ...; a tail is never above the one before.
     tails = [1.0]
     beyond = 0.0
+
     for i in range(1, k + 1):
         tail = min(at_least(i, k, q)[1] * _OUTWARD, tails[-1])
         if tail < _BEYOND:
             beyond = tail
             break
+
         tails.append(tail)
 
+    # P[exactly i] is a difference of tails; the last weight takes all that is left.
     ends = [*tails[2:], 0.0]
     weights = tuple(
         max(math.nextafter(tail - after, 1.0), 0.0)
@@ -147,6 +157,7 @@ def _weights(k: int, q: float) -> tuple[tuple[float, ...], float]:
     total = math.fsum(weights)
     if total <= 1.0:
         return weights, beyond
+
     # Hardly any sample without a unit: what rounding takes from the weights goes to an infinite
     # loss.
     return tuple(weight / (total * (1.0 + 1e-15)) for weight in weights), beyond + 1e-14
@@ -227,6 +238,7 @@ class _Masses:
                 got=f"noise multiplier {s:.3g} at loss {float(np.max(np.abs(edges))):.4g}",
                 do="Use more noise, or group_privacy.group_guarantee.",
             )
+
         x, slack = _inverse(pair, edges)
         shifts = range(1, len(pair.weights) + 1)
         shifted = tuple(normal_cells((x - i) / s) for i in shifts)
@@ -239,14 +251,17 @@ class _Masses:
         unshifted = _unshifted(self.pair)
         lower = max(unshifted - 2.0 * U, 0.0) * self.zero.lower
         upper = (unshifted + 2.0 * U) * self.zero.upper
+
         for weight, shifted in zip(self.pair.weights, self.shifted, strict=True):
             lower = lower + weight * shifted.lower
             upper = upper + weight * shifted.upper
+
         return self._outward(lower, upper, 3)
 
     def over(self) -> Bounds:
         """P - e^g Q at the lower edge of every cell but the first."""
         lower, upper = np.zeros_like(self.edges), np.zeros_like(self.edges)
+
         for weight, shifted, ratio in zip(self.pair.weights, self.shifted, self.ratio, strict=True):
             most_zero = ratio.upper * self.zero.upper[1:] * (1.0 + 4.0 * U)
             least_zero = ratio.lower * self.zero.lower[1:] * (1.0 - 4.0 * U)
@@ -264,11 +279,13 @@ class _Masses:
     def under(self) -> Bounds:
         """e^g Q - P at the upper edge of every cell but the last."""
         lower, upper = np.zeros_like(self.edges), np.zeros_like(self.edges)
+
         for weight, shifted, ratio in zip(self.pair.weights, self.shifted, self.ratio, strict=True):
             least_zero = ratio.lower * self.zero.lower[:-1] * (1.0 - 4.0 * U)
             most_zero = ratio.upper * self.zero.upper[:-1] * (1.0 + 4.0 * U)
             lower = lower + weight * np.maximum(least_zero - shifted.upper[:-1], 0.0)
             upper = upper + weight * np.maximum(most_zero - shifted.lower[:-1], 0.0)
+
         return self._outward(np.concatenate([lower, [0.0]]), np.concatenate([upper, [0.0]]), 8)
 
     def _outward(self, lower: FloatArray, upper: FloatArray, operations: int) -> Bounds:
@@ -284,6 +301,7 @@ def _unshifted(pair: ShiftsRemove) -> float:
 
 def _ratio(pair: ShiftsRemove, x: FloatArray, shift: int) -> Bounds:
     """The ratio r_shift at the edges; 0 at x = -inf."""
+    # r_i(x) = exp((2 i x - i^2) / (2 s^2)); its relative error grows with the exponent's size.
     square = 2.0 * pair.noise_multiplier**2
     is_finite = np.isfinite(x)
     finite = np.where(is_finite, x, 0.0)
@@ -298,14 +316,17 @@ def _loss(pair: ShiftsRemove, x: FloatArray) -> FloatArray:
     """L(x) = ln1p(sum_i a_i (r_i - 1)) near 0, by the logarithm of a sum elsewhere."""
     square = 2.0 * pair.noise_multiplier**2
     unshifted = _unshifted(pair)
+
     # `near` is cut at y = 30, far outside of where it is used.
     total = np.full_like(x, math.log(unshifted) if unshifted > 0.0 else -math.inf)
     near = np.zeros_like(x)
+
     for i, weight in enumerate(pair.weights, start=1):
         if weight > 0.0:
             y = (2.0 * i * x - i * i) / square
             total = np.logaddexp(total, math.log(weight) + y)
             near = near + weight * np.expm1(np.minimum(y, 30.0))
+
     return np.where(np.abs(near) < 0.5, np.log1p(np.maximum(near, -0.9)), total)
 
 
@@ -330,6 +351,7 @@ def _inverse(pair: ShiftsRemove, edges: FloatArray) -> tuple[FloatArray, float]:
             ),
             do="Use group_privacy.group_guarantee.",
         )
+
     x[inside] = root
 
     # However the root was found, the loss there is off by the residual and by what rounding adds
@@ -341,27 +363,33 @@ def _inverse(pair: ShiftsRemove, edges: FloatArray) -> tuple[FloatArray, float]:
 
 def _newton(pair: ShiftsRemove, wanted: FloatArray) -> FloatArray:
     """The x with L(x) = wanted, by Newton steps that must stay inside a bracket; else bisection."""
+    # A table of losses puts every edge between two neighbours, from which Newton starts.
     s = pair.noise_multiplier
     table = np.linspace(*_reach(pair, float(wanted.min()), float(wanted.max())), 4096)
     place = np.clip(np.searchsorted(_loss(pair, table), wanted), 1, len(table) - 1)
     low, high = table[place - 1].copy(), table[place].copy()
     guess = 0.5 * (low + high)
+
     for _ in range(_ROUNDS):
         gap = _loss(pair, guess) - wanted
         if bool(np.max(np.abs(gap)) < 1e-15):
             break
+
         low, high = np.where(gap < 0.0, guess, low), np.where(gap < 0.0, high, guess)
+
         # The slope by a central difference: it only has to lead to the root.
         width = 1e-6 * np.maximum(s, np.abs(guess))
         slope = (_loss(pair, guess + width) - _loss(pair, guess - width)) / (2.0 * width)
         newton = guess - np.divide(gap, slope, where=slope > 0.0, out=np.full_like(gap, np.inf))
         usable = np.isfinite(newton) & (newton > low) & (newton < high)
         moved = np.where(usable, newton, 0.5 * (low + high))
+
         # A step below the spacing of floats cannot improve the guess.
         settled = bool(np.max(np.abs(moved - guess) / np.maximum(s, np.abs(guess))) < 4.0 * U)
         guess = moved
         if settled:
             break
+
     return guess
 
 
@@ -370,6 +398,7 @@ def _reach(pair: ShiftsRemove, least: float, greatest: float) -> tuple[float, fl
     float64 can tell.
     """
     low, high, width = -1.0, 1.0, max(pair.noise_multiplier**2, pair.noise_multiplier, 1.0)
+
     for _ in range(100):
         below, above = _loss(pair, np.array([low, high]))
         if below <= least and above >= greatest:
@@ -378,5 +407,7 @@ def _reach(pair: ShiftsRemove, least: float, greatest: float) -> tuple[float, fl
             low -= width
         if above < greatest:
             high += width
+
         width *= 1.3
+
     return low, high

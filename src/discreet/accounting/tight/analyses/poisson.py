@@ -81,6 +81,7 @@ class PoissonRemove:
         """Bound the cells by the header's formulas; edges below ln(1-q) have nothing under them."""
         q = self.probability
         n0, n1, ratio, slack = _masses(q, self.noise_multiplier, edges)
+
         # Every product and sum below is off by one unit roundoff: a few u, outward.
         mass = Bounds(
             np.maximum((1.0 - q) * n0.lower + q * n1.lower, 0.0) * (1.0 - 4.0 * U),
@@ -180,8 +181,10 @@ class PoissonReplace:
         b = math.exp(-1.0 / (2.0 * s * s))
         if not (np.all(np.abs(edges) < _FARTHEST_REPLACE) and b > 1e-150):
             raise _out_of_range(s, edges)
+
         linear = (1.0 - q) * np.expm1(edges)
         root = np.hypot(linear, 2.0 * np.exp(0.5 * edges) * q * b)
+
         # For a negative linear term the root is written as a quotient, so that nothing cancels.
         positive = np.log(np.abs(linear) + root) - math.log(2.0 * q * b)
         negative = edges + math.log(2.0 * q * b) - np.log(np.abs(linear) + root)
@@ -232,6 +235,7 @@ def _log_mixture(q: float, y: FloatArray) -> FloatArray:
     """ln(1 - q + q e^y), accurate where it is near 0 and where e^y overflows."""
     if q == 1.0:
         return y
+
     # Either form is computed for every y, with an argument cut to where it is used.
     small = np.log1p(q * np.expm1(np.minimum(y, 300.0)))
     large = y + np.log(q) + np.log1p((1.0 - q) / q * np.exp(-np.maximum(y, 300.0)))
@@ -255,6 +259,7 @@ def _masses(
     """
     if not np.all(np.abs(edges) < FARTHEST):
         raise _out_of_range(s, edges)
+
     if q == 1.0:
         ratio = np.exp(edges)
         y = edges
@@ -268,6 +273,7 @@ def _masses(
         near = np.abs(v) < 0.5
         y[near] = np.log1p(v[near])
         ratio_error = 16.0 * U * (1.0 + np.abs(v))
+
     x = s * s * y + 0.5
 
     # How far rounding moves an edge: d(loss) = e^-l q r d(y), with the relative errors of v, of y
@@ -305,6 +311,7 @@ def _over_under(
 def _product(ratio: tuple[FloatArray, FloatArray], lower: FloatArray, upper: FloatArray) -> Bounds:
     """Bounds on ratio times a non-negative number; the ratio may have either sign."""
     low, high = ratio[0] - ratio[1], ratio[0] + ratio[1]
+
     # A negative factor turns the ends of the other around.
     return Bounds(
         np.where(low > 0.0, low * lower * (1.0 - 8.0 * U), low * upper * (1.0 + 8.0 * U)),

@@ -56,6 +56,7 @@ def directions(cost: Cost) -> tuple[Direction, Direction]:
             got=type(cost).__name__,
             do="Use the 'rdp' accountant, if it has one.",
         )
+
     return rule(cost)
 
 
@@ -63,10 +64,12 @@ def _check_range(cost: Cost) -> None:
     """Losses of one step must be far inside the range of float64; beyond, only the Rényi accountant
     answers.
     """
+    # Losses that are bounded are judged by their bound, all others by the noise.
     if isinstance(cost, BoundedRange | Laplace | Response):
         fits = _largest_loss(cost) < _LARGEST_LOSS
     else:
         fits = _NOISE[0] < cost.noise_multiplier < _NOISE[1]
+
     if not fits:
         raise OutOfRangeError(
             expected=(
@@ -101,6 +104,7 @@ def _poisson(cost: PoissonGaussian) -> tuple[Direction, Direction]:
     if cost.replace:
         pair = PoissonReplace(q, s)
         return pair, pair
+
     return PoissonRemove(q, s), PoissonAdd(q, s)
 
 
@@ -120,6 +124,7 @@ def _bounded_range(cost: BoundedRange) -> tuple[Direction, Direction]:
 
 def _response(cost: Response) -> tuple[Direction, Direction]:
     """Three losses: the true answer, the one in question, and any other answer."""
+    # Rounding may leave less than nothing for the answers that are in question of neither.
     truth = cost.truth_probability
     lie = (1.0 - truth) / (cost.categories - 1)
     neither = max(1.0 - truth - lie, 0.0)

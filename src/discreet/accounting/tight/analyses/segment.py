@@ -58,6 +58,7 @@ class Segment:
             inner_mass = self.reach * weight * 0.5 * self.density * np.exp(0.5 * inner)
             loss = np.concatenate([loss, inner])
             mass = np.concatenate([mass, inner_mass])
+
         order = np.argsort(loss, kind="stable")
         loss, mass = loss[order], mass[order]
         positive = mass > 0.0
@@ -95,6 +96,7 @@ class Segment:
             over[i] += atom * -np.expm1(min(lower[i] - place, 0.0))
             if i < len(edges):
                 under[i] += atom * np.expm1(max(upper[i] - place, 0.0))
+
         slack = 64.0 * U * (1.0 + r + float(np.max(np.abs(edges))))
         return Cells(
             _bounds(mass, slack * mass),

@@ -88,6 +88,7 @@ def shuffled_lower(
     single = _one_epoch(batches, noise, delta, adjacency)
     if epochs == 1:
         return single
+
     return max(single, _composed(batches, noise, epochs, delta, adjacency))
 
 
@@ -109,10 +110,12 @@ def _one_epoch(batches: int, noise: float, delta: float, adjacency: Adjacency) -
     threshold = np.linspace(-2.0 - 9.0 * noise, 2.0 + 12.0 * noise, _THRESHOLDS)
     above_p, above_q = _tails(threshold, batches, noise, adjacency)
     gain = above_p * (1.0 - _RELATIVE) - delta
+
     # Where Q(c) underflows, or P(c) is below delta, the event says nothing.
     usable = (gain > 0.0) & (above_q > 1e-290)
     if not np.any(usable):
         return 0.0
+
     best = float(np.max(gain[usable] / (above_q[usable] * (1.0 + _RELATIVE))))
     return max(math.log(best) - _RELATIVE, 0.0) if best > 0.0 else 0.0
 
@@ -144,6 +147,7 @@ def _composed_lower(mass: FloatArray, against: FloatArray, epochs: int, delta: f
     """
     loss = np.log(mass) - np.log(against) - _RELATIVE
     order = np.argsort(loss)
+
     # Losses closer than 1e-9 count as one, the least of them.
     is_new = np.concatenate([[True], np.diff(loss[order]) > 1e-9])
     group = np.cumsum(is_new) - 1

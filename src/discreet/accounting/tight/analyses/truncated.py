@@ -54,10 +54,12 @@ def cut(cost: TruncatedPoissonGaussian, records: int) -> Cut:
     """The p and q' of the header, for the larger data set having this many records."""
     n, q, limit = records, cost.probability, cost.limit
     lower, upper = at_least(limit, n - 1, q)
+
     # The simple bound on q' always holds; the exact form needs a p that is certainly not 0.
     taken = q * limit / (limit + 1.0)
     if lower > 0.0:
         taken = min(taken, at_least(limit + 1, n, q)[1] * limit / (n * lower))
+
     return Cut(lower, upper, min(taken * (1.0 + 16.0 * U), 1.0))
 
 
@@ -71,9 +73,12 @@ def truncated_directions(cost: TruncatedPoissonGaussian) -> tuple[Direction, Dir
     """
     q, s = cost.probability, cost.noise_multiplier
     same = cut(cost, cost.records)
+
+    # The number of records does not change: one cut serves both data sets.
     if cost.replace:
         pair = _by_case(same, PoissonReplace(q, s), Exchange(same.taken, s / 2.0))
         return pair, pair
+
     if cost.zero_out:
         exchange = Exchange(same.taken, s / 2.0)
         remove = _by_case(same, PoissonRemove(q, s), exchange)
@@ -128,6 +133,7 @@ class Mixture:
 
     def cells(self, edges: FloatArray) -> Cells:
         """Weighted sums of the cells of the parts, rounded outward."""
+        # The index of the part is shown, so the curves add up (lemma 1 of docs/proofs/truncated.md).
         possible = [part for part in self.parts if part.weight > 0.0]
         cells = [part.direction.cells(edges) for part in possible]
         weights = [part.weight for part in possible]

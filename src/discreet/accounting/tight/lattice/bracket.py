@@ -103,6 +103,8 @@ def epsilon_bracket(
     law = problem.law(delta)
     start = starts.get(problem.directions)
     spacing, pair, rough = 0.0, None, 0.0
+
+    # A run that grew by a few steps: tilt and spacing of the last time are nearly right.
     if start is not None and 0.8 < start.steps / problem.steps <= 1.0:
         tilt = replace(tilt_for_epsilon(law, start.epsilon), log_delta=math.log(delta))
         spacing = start.spacing
@@ -111,6 +113,7 @@ def epsilon_bracket(
         if tilt.epsilon <= 0.0 and _is_zero(problem, law, tilt, delta):
             return Bracket(0.0, 0.0)
 
+    # The worse direction counts: one that is certified to be no worse needs no lower end.
     if reverse is not None and math.isfinite(reverse.spacing):
         enough = max(reverse.upper, reverse.lower / (1.0 - tolerance))
         upper = _upper_epsilon(problem, law, tilt, reverse.spacing, delta, enough)
@@ -120,9 +123,11 @@ def epsilon_bracket(
     if not spacing:
         budget = min(0.8 * tolerance * max(tilt.epsilon, 1e-9) * tilt.theta, 0.5)
         spacing, pair = _spaced(problem, law, tilt, budget, delta)
+
     bracket = _refine(problem, law, (tilt, spacing, pair), (delta, tolerance))
     if bracket.lower > 0.0 and math.isfinite(bracket.spacing):
         starts[problem.directions] = Start(bracket.upper, bracket.spacing, problem.steps)
+
     return replace(bracket, chernoff=rough)
 
 
@@ -131,6 +136,7 @@ def _first_tilt(law: Law, delta: float) -> tuple[Tilt, float]:
     tilt = tilt_for_delta(law, math.log(delta))
     if tilt.epsilon <= 0.0:
         return replace(tilt_for_epsilon(law, 0.0), log_delta=math.log(delta)), 0.0
+
     return sharpened(law, tilt), tilt.epsilon
 
 
@@ -149,13 +155,16 @@ def _upper_epsilon(
     window = planned(law, tilt, spacing)
     if window.points(spacing) > _LONGEST:
         return math.inf
+
     try:
         part = upper_measure(problem, law, tilt.theta, spacing, delta)
     except OutOfRangeError:
         return math.inf
+
     bound = chernoff(part, delta)
     if bound <= enough:
         return bound
+
     part = tilted(part.measures, window.theta, outward=1)
     length = _length(window, spacing)
     upper = _upper(part, _composed(part, window, length), window, tilt.epsilon)
@@ -174,16 +183,21 @@ def _refine(
     (tilt, spacing, pair), (delta, tolerance) = begin, goal
     best = Bracket(0.0, math.inf)
     work, extended, crowded = 0.0, False, False
+
     for attempt in range(_ROUNDS):
         window = planned(law, tilt, spacing, extended=extended)
+        # A spacing that is too fine for the longest transform is made as fine as it may be.
         if window.points(spacing) > _LONGEST:
             spacing, pair = window.width / (0.9 * _LONGEST), None
+
         try:
             theta = window.theta if crowded else tilt.theta
             pair = pair or measures(problem, law, theta, spacing, delta)
         except OutOfRangeError:
+            # After a first bracket this is no error: it stays as wide as it is.
             if attempt:
-                break  # the bracket stays as wide as it is
+                break
+
             raise
 
         # Several brackets of the same number are intersected.
@@ -201,8 +215,10 @@ def _refine(
             extended = True
         else:
             spacing *= _refinement(best, tilt, tolerance, is_blind=low <= 0.0)
+
         tilt, pair = replace(tilt_for_epsilon(law, best.upper), log_delta=tilt.log_delta), None
         crowded |= nodes > _CROWD * spacing
+
     return best
 
 
@@ -212,6 +228,7 @@ def _refinement(bracket: Bracket, tilt: Tilt, tolerance: float, *, is_blind: boo
     """
     if is_blind:
         return max(0.1, min(0.7, bracket.upper / max(tilt.epsilon, 1e-300)))
+
     width = bracket.upper - bracket.lower
     return min(0.7, max(0.1, math.sqrt(0.8 * tolerance * bracket.upper / width)))
 
@@ -224,9 +241,11 @@ def _epsilon_ends(
     low = 0.0
     if curves.lower.reaches(delta):
         low = max(curves.lower.epsilon(delta) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U)
+
     # Written so that an infinite end is caught too: Chernoff's bound may be finite.
     if not high - low < tolerance * high:
         high = min(high, chernoff(pair.upper, delta))
+
     return low, high
 
 
@@ -242,14 +261,18 @@ def _spaced(
     cumulants, and those.
     """
     theta = tilt.theta
+
     # The two differ by about T theta (1 + theta) h^2 / 6 (section 3).
     spacing = math.sqrt(6.0 * budget / (theta * (1.0 + theta) * problem.steps))
+
     for is_last in (False, False, False, True):
         pair = measures(problem, law, theta, spacing, delta)
         used = pair.difference / budget
         if 0.5 < used <= 1.1 or is_last:
             break
+
         spacing *= min(3.0, max(0.2, 0.95 / math.sqrt(max(used, 1e-9))))
+
     return spacing, pair
 
 
@@ -282,6 +305,7 @@ def _curves(pair: Pair, window: Window, near: float) -> _Curves:
     length = _length(window, pair.upper.spacing)
     if length > _LONGEST or not pair.lower.weights:
         return _Curves(unknown(-1.0), unknown(math.inf), 0.0, pair.upper)
+
     above, below = _composed(pair.upper, window, length), _composed(pair.lower, window, length)
     return _Curves(
         _lower(pair.lower, below, window, near),
@@ -317,6 +341,7 @@ def _upper(part: Tilted, composed: Composed, window: Window, near: float) -> Pri
     """The upper curve: errors added to every bin, and what lies outside of the window."""
     node = _nodes(part, composed)
     mass = np.maximum(composed.mass, 0.0) + composed.error
+
     # Wrapping around only adds to an upper bound; what lies above the window has to be added.
     above = math.exp(min(part.cumulant(window.tail) - window.tail * float(node[-1]), 0.0))
     used = _from(-part.spacing, node)
@@ -360,13 +385,17 @@ def delta_bracket(problem: Composition, epsilon: float, tolerance: float) -> Bra
     pair: Pair | None
     spacing, pair = _spaced(problem, law, tilt, 0.8 * tolerance, delta)
     work = 0.0
+
     for attempt in range(_ROUNDS):
         window = planned(law, tilt, spacing)
+
         try:
             pair = pair or measures(problem, law, tilt.theta, spacing, delta)
         except OutOfRangeError:
+            # After a first bracket this is no error: it stays as wide as it is.
             if attempt:
-                break  # the bracket stays as wide as it is
+                break
+
             raise
 
         # Since D decreases, a loss moved outward by the slack is an epsilon moved the other way.
@@ -380,6 +409,8 @@ def delta_bracket(problem: Composition, epsilon: float, tolerance: float) -> Bra
         work += window.points(spacing)
         if best.upper - best.lower <= tolerance * best.upper or work > _WORK:
             break
+
         spacing *= _refinement(best, tilt, tolerance, is_blind=False)
         tilt, pair = replace(tilt, log_delta=math.log(max(best.upper, 1e-300))), None
+
     return best

@@ -28,8 +28,10 @@ def coarse(costs: Counted, *, upper: bool) -> Counted:
     """At most about `MOST` costs whose composition comes to at least (`upper`) or at most what
     these come to.
     """
+    # Only of Poisson samples is it proven how they compare; all other costs stay as they are.
     unchanged: list[tuple[Cost, int]] = []
     poisson: list[tuple[PoissonGaussian, int]] = []
+
     for cost, count in costs:
         if isinstance(cost, PoissonGaussian):
             poisson.append((cost, count))
@@ -41,8 +43,10 @@ def coarse(costs: Counted, *, upper: bool) -> Counted:
         cells: dict[tuple[int, int, bool], list[tuple[PoissonGaussian, int]]] = {}
         for cost, count in poisson:
             cells.setdefault(_cell(cost, math.log(ratio)), []).append((cost, count))
+
         if len(cells) <= MOST:
             break
+
     return (*unchanged, *(_joined(cell, upper=upper) for cell in cells.values()))
 
 

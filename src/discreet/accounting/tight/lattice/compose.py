@@ -94,6 +94,7 @@ class Tilted:
         losses up to `below` only.
         """
         total = 0.0
+
         for measure, count in self.measures:
             # An upper bound: the errors of the exponentials and of their sum are added.
             exponent = theta * measure.loss
@@ -101,8 +102,10 @@ class Tilted:
             weight = float(np.sum((measure.mass * np.exp(exponent - top))[measure.loss <= below]))
             if weight <= 0.0:
                 return -math.inf
+
             error = 4.0 * U * (len(exponent) + float(np.abs(exponent).max()) + abs(top) + 8.0)
             total += count * (math.log(weight) + top + error)
+
         return total
 
 
@@ -123,6 +126,7 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
     """
     weights, places = [], []
     log_total = origin = slack = 0.0
+
     for measure, count in measures:
         # The largest exponential is taken out, so that none overflows.
         exponent = theta * measure.loss
@@ -132,6 +136,7 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
         total = math.fsum(mass)
         if total <= 0.0:
             return Tilted(measures, theta, (), (), -math.inf, 0.0, 0.0)
+
         weight = mass / total
         middle = int(measure.index[int(np.argmax(weight))])
         weights.append(weight)
@@ -142,6 +147,7 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
         origin += count * (measure.offset + measure.spacing * middle)
         rounded = 8.0 * U * (abs(measure.offset) + abs(measure.spacing * middle))
         slack += count * (measure.slack + rounded)
+
     # Nodes are computed as origin + spacing * place, and an epsilon between two of them from both.
     slack += 16.0 * U * (abs(origin) + measures[0][0].spacing)
     return Tilted(measures, theta, tuple(weights), tuple(places), log_total, origin, slack)
@@ -163,12 +169,14 @@ def compose(part: Tilted, first: int, length: int, *, extended: bool = False) ->
     if log_atom < -_NEGLIGIBLE / 2.0:
         log_size = sum(step.count * step.log_size() for step in spectra)  # ln of A |e^X|
         computed = np.flatnonzero(log_size > -_NEGLIGIBLE)
+
     unit = float(np.finfo(kind).eps) / 2.0
 
     # X = x + iy, an upper bound on x, and the error B of X: the sums over the steps of the header.
     x: Any = np.zeros(len(computed), dtype=kind)
     y: Any = np.zeros(len(computed), dtype=kind)
     x_bound, error_x, worst = np.zeros(len(computed)), np.zeros(len(computed)), 0.0
+
     for step in spectra:
         log, angle = _logarithm(
             step.rest.real[computed] / step.atom, step.rest.imag[computed] / step.atom
@@ -180,9 +188,11 @@ def compose(part: Tilted, first: int, length: int, *, extended: bool = False) ->
         step_error = step.count * unit * step.loose * (16.0 * math.log2(length) + 80.0)
         error_x += step_error / step.atom * np.exp(-bounded)
         worst += step_error / _LEAST + 16.0 * U * step.count
+
     error_x += 8.0 * unit * (abs(float(log_atom)) + np.abs(x) + np.abs(y)).astype(np.float64)
 
     mass, error = _inverse((x, y, computed), x_bound, error_x, log_atom, length)
+
     # The frequencies that were not computed: each is at most e^-60 times its own error.
     skipped = length // 2 + 1 - len(computed)
     largest = math.exp(-_NEGLIGIBLE + min(worst, _NEGLIGIBLE))
@@ -257,6 +267,7 @@ def _inverse(
         size = np.exp(x + log_atom)
         power.real[computed] = size * np.cos(y)
         power.imag[computed] = size * np.sin(y)
+
     scale = np.exp(log_atom) if split else 1.0
     mass = scale * scipy.fft.irfft(power, n=length)
     mass[0] += scale if split else 0.0

@@ -58,6 +58,7 @@ class PrivacyCurve:
         inside = float(self.value[i]) + gap * float(self.slope[i])
         if inside <= 0.0:
             return max(self.constant, 0.0)
+
         log = self.log_scale + math.log(inside)
         return max(math.exp(min(log, 0.0)) + self.constant, 0.0)
 
@@ -70,14 +71,17 @@ class PrivacyCurve:
         sought = delta - self.constant
         if sought <= 0.0:
             return math.inf
+
         goal = math.exp(min(math.log(sought) - self.log_scale, 700.0))
         above = np.flatnonzero(self.value > goal)
         if len(above) == 0:
             return float(self.node[0])
+
         i = min(int(above[-1]) + 1, len(self.node) - 1)
         slope = float(self.slope[i])
         if slope <= 0.0 or float(self.value[i]) > goal:
             return float(self.node[i])
+
         # Linear in e^eps below node i: value_i + (1 - e^(eps - s_i)) slope_i = goal.
         share = min((goal - float(self.value[i])) / slope, 1.0)
         crossing = float(self.node[i]) + math.log1p(-min(share, 1.0 - 1e-15))
@@ -107,6 +111,7 @@ def composed_curve(
     reach = theta * np.abs(node - near) <= _REACH
     if np.count_nonzero(reach) < 2:
         return unknown(math.inf if outward > 0 else -1.0)
+
     is_cut = bool(node[-1] > node[reach][-1])
     node, mass = node[reach], mass[reach]
 
@@ -119,6 +124,7 @@ def composed_curve(
     if is_cut and outward > 0:
         # Chernoff at the tilt itself, for what lies above the last node that is summed.
         constant += math.exp(min(part.log_total - theta * float(node[-1]) + 1.0, 0.0))
+
     return PrivacyCurve(
         node, slope, value, part.log_total - theta * near + outward * relative, constant
     )
@@ -132,13 +138,16 @@ def _decayed(weight: FloatArray, spacing: float) -> FloatArray:
     decay = np.exp(-spacing * np.arange(length + 1, dtype=np.float64))
     total = np.empty_like(weight)
     after = 0.0
+
     for begin in range((len(weight) - 1) // length * length, -1, -length):
         block = weight[begin : begin + length]
         size = len(block)
+
         # Inside the block: weights decayed from its beginning, summed from its end, put back.
         inner = np.cumsum((block * decay[:size])[::-1])[::-1] / decay[:size]
         total[begin : begin + size] = inner + after * decay[size:0:-1]
         after = float(total[begin])
+
     return total
 
 

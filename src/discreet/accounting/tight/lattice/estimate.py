@@ -53,6 +53,7 @@ class Contour:
     ) -> None:
         self._z = theta + 1j * height
         self._log = log_transform
+
         # The trapezoidal rule: the first node counts half.
         self._weight = np.full(len(height), (height[1] - height[0]) / math.pi)
         self._weight[0] *= 0.5
@@ -66,18 +67,21 @@ class Contour:
         interval from low to high.
         """
         epsilon = 0.5 * (low + high)
+
         for _ in range(_ROUNDS):
             grown = np.exp(self._log - self._z * epsilon)
             value = float(np.sum(self._weight * grown.real))
             slope = -float(np.sum(self._weight * (grown * self._z).real))
             if value <= 0.0 or slope >= 0.0:
                 return None
+
             step = (math.log(delta) - math.log(value)) * value / slope
             epsilon += step
             if not low <= epsilon <= high:
                 return None
             if abs(step) <= 1e-13 * max(epsilon, 1e-300):
                 return epsilon
+
         return epsilon
 
 
@@ -87,17 +91,20 @@ def contour(law: Law, theta: float, width: float) -> Contour | None:
     heights: list[FloatArray] = []
     logs: list[NDArray[np.complex128]] = []
     parts = [_Turning.of(_near(nodes, theta), theta, step, count) for nodes, count in law.parts]
+
     for begin in range(0, _HIGHEST, _BLOCK):
         height = step * np.arange(begin, begin + _BLOCK, dtype=np.float64)
         z = theta + 1j * height
         total = -np.log(z) - np.log1p(z)
         for part in parts:
             total += part.log_transform(step * begin)
+
         heights.append(height)
         logs.append(total)
         top = float(logs[0][0].real)
         if float(np.max(total[-8:].real)) < top + math.log(_FALLEN):
             return Contour(theta, np.concatenate(heights), np.concatenate(logs))
+
     return None
 
 
@@ -121,10 +128,12 @@ class _Turning:
         scale = float(exponent.max())
         turn_VN = np.ones((_BLOCK, len(nodes.loss)), dtype=np.complex128)
         done = 1
+
         while done < _BLOCK:
             by_done = np.exp(1j * step * done * nodes.loss)
             np.multiply(turn_VN[:done], by_done, out=turn_VN[done : 2 * done])
             done *= 2
+
         return cls(nodes.loss, np.exp(exponent - scale), scale, count, turn_VN)
 
     def log_transform(self, height: float) -> NDArray[np.complex128]:

@@ -174,6 +174,7 @@ def _centre(worth: _Worth) -> int:
     fullest = int(np.argmax(mass[1:-1])) + 1
     if mass[fullest] > 0.5 * float(mass.sum()):
         return fullest
+
     return 1 + int(np.argmax(np.minimum(np.minimum(mass[:-2], mass[1:-1]), mass[2:])))
 
 
@@ -186,6 +187,7 @@ def _balance(worth: _Worth, centre: int) -> FloatArray:
     """
     count = len(worth.under)
     share = [0.0] * (count + 1)
+
     # Lists, because a loop over single entries of an array is far slower.
     under, over = worth.under.tolist(), worth.over.tolist()
     down, up = worth.down.tolist(), worth.up.tolist()
@@ -201,6 +203,7 @@ def _balance(worth: _Worth, centre: int) -> FloatArray:
         below = share[j]
         balance = over[j] - under[j] + below * (up[j - 1] if below < 0.0 else under[j])
         share[j + 1] = _part(-balance, down[j + 1]) if balance < 0.0 else -_part(balance, over[j])
+
     return np.array(share)
 
 
@@ -208,6 +211,7 @@ def _part(amount: float, available: float) -> float:
     """Which part of what is available makes up the amount: all at most, none if there is none."""
     if available <= 0.0:
         return 0.0
+
     return amount / available if amount < available else 1.0
 
 
@@ -257,6 +261,7 @@ def _move(
     """Take each amount from the first array and add it to the second, at the place; all or none."""
     if amounts is None:
         return
+
     pairs = list(zip(amounts, moves, strict=True))
     if all(amount <= source[place] for amount, (source, _, place) in pairs):
         for amount, (source, target, place) in pairs:
@@ -277,8 +282,10 @@ def _solve(
     """
     if min(low[1], high[1]) <= 0.0:
         return None
+
     per_move = low[0] / low[1] * low[2] + high[0] / high[1] * high[2]
     if per_move <= 0.0:
         return None
+
     across = excess / per_move
     return across, across * low[0] / low[1], across * high[0] / high[1]

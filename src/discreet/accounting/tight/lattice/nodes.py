@@ -126,6 +126,7 @@ def _fullest_place(
     begin = int(np.argmax(mass_below[after] - mass_below + mass))
     fullest = slice(begin, int(after[begin]) + 1)
     middle = float(np.average(loss[fullest], weights=mass[fullest]))
+
     # The window moves with its middle; a few rounds settle it.
     for _ in range(4):
         window = slice(
@@ -134,7 +135,9 @@ def _fullest_place(
         )
         if mass[window].sum() <= 0.0:
             break
+
         middle -= float(np.log(np.average(np.exp(middle - loss[window]), weights=mass[window])))
+
     return middle
 
 
@@ -156,8 +159,10 @@ def _side(
     lengths: list[int] = []
     numbers: list[int] = []
     edge, length, total = 0.5, 1, 0
+
     for begin in [*bounds[: _LEVELS - 1].tolist(), np.inf]:
         until = min(begin, end) / spacing
+
         # One more than needed, so that lengths never jump by more than 3.
         number = max(1, math.ceil((until - edge) / length) + 1)
         total += number
@@ -167,12 +172,15 @@ def _side(
                 got=f"a loss up to {end:.4g} at spacing {spacing:.3g}",
                 do="Ask for a larger tolerance.",
             )
+
         lengths.append(length)
         numbers.append(number)
         edge += length * number
         if begin >= end:
             break
+
         length = length * 3 if length * 3 <= longest else length
+
     each = np.repeat(np.array(lengths, dtype=np.float64), numbers)
     ends = 0.5 + np.cumsum(each)  # halves of whole numbers: exact
     return ends - 0.5 * each, ends - each

@@ -72,6 +72,7 @@ class Pair:
         """Tilt the same measures by another exponent."""
         if theta == self.upper.theta:
             return self
+
         return Pair(
             tilted(self.upper.measures, theta, outward=1),
             tilted(self.lower.measures, theta, outward=-1),
@@ -100,17 +101,21 @@ class _Plan:
         """Put a measure from the own lattice on the common one."""
         if self.coarse == 1:
             return measure
+
         return replace(measure, spacing=self.spacing, index=measure.index * self.coarse)
 
 
 def measures(problem: Composition, law: Law, theta: float, spacing: float, delta: float) -> Pair:
     """Make both measures; the lattice is placed where it suits the lower one."""
+    # On one lattice, so that the difference of the two is the error of the lattice alone.
     uppers: list[tuple[Measure, int]] = []
     lowers: list[tuple[Measure, int]] = []
+
     for plan in _plans(problem, law, theta, spacing, delta):
         grid, lower = _placed(plan, 0.003 * (1.0 + theta) * plan.step * plan.step)
         uppers.append((plan.common(spread(plan.direction, grid)), plan.count))
         lowers.append((plan.common(lower), plan.count))
+
     return Pair(tilted(tuple(uppers), theta, outward=1), tilted(tuple(lowers), theta, outward=-1))
 
 
@@ -134,6 +139,7 @@ def _plans(
     most_steps = max(count for _, count in problem.parts)
     longest = max(1, int(0.5 / ((1.0 + theta) * spacing)))
     plans = []
+
     for (direction, count), (nodes, _) in zip(problem.parts, law.parts, strict=True):
         # The error of a direction is its count times its spacing squared: a direction with a
         # hundredth of the steps may have ten times the spacing.
@@ -141,6 +147,7 @@ def _plans(
         beyond = SMALL * delta / (count * len(problem.parts))
         area = scope(nodes, theta, spacing * coarse, beyond, 1e-10 / count)
         plans.append(_Plan(direction, count, area, spacing, coarse, max(1, longest // coarse)))
+
     return plans
 
 
@@ -152,26 +159,33 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
     offset = area.centre
     grid = lattice(area, step, offset, plan.longest)
     lower = gather_cells(plan.direction, grid)
+
     # The last offset with too little worth, and the best with too much.
     lack: tuple[float, float] | None = None
     excess: tuple[float, float, Lattice, Measure] | None = None
+
     for _ in range(_PLACES):
         if -1e-9 * step <= lower.lean <= near:
             return grid, lower
+
         if lower.lean < 0.0:
             lack = (offset, lower.lean)
         elif excess is None or lower.lean < excess[1]:
             excess = (offset, lower.lean, grid, lower)
+
         # Until there is one of each, follow the lean itself; then between the two.
         if lack is None or excess is None:
             offset += 1.02 * lower.lean if lower.lean < 0.0 else lower.lean
         else:
             offset = excess[0] + (lack[0] - excess[0]) * 0.98 * excess[1] / (excess[1] - lack[1])
+
         grid = lattice(area, step, offset, plan.longest)
         lower = gather_cells(plan.direction, grid)
+
     # Too much worth is wasted at the node; too little pushes mass a node down, which is worse.
     if excess is not None and not 0.0 <= lower.lean <= excess[1]:
         return excess[2], excess[3]
+
     return grid, lower
 
 
@@ -179,11 +193,14 @@ def chernoff(part: Tilted, delta: float) -> float:
     """A certified upper bound on epsilon from the upper measure alone: Chernoff at several
     exponents, no transform.
     """
-    finite_delta = delta - part.infinite  # what is left of delta for finite losses
+    # What is left of delta for finite losses; an infinite one takes its probability in full.
+    finite_delta = delta - part.infinite
     if finite_delta <= 0.0:
         return math.inf
+
     theta = part.theta * _EXPONENTS
     cumulant = np.array([part.cumulant(exponent) for exponent in theta.tolist()])
+
     # delta <= e^(K - theta eps) c(theta) for every theta, solved for epsilon (header of `tilt.py`).
     best = float(np.min((cumulant + log_peak(theta) - math.log(finite_delta)) / theta))
     return max(best * (1.0 + 1e-12) + part.slack, 0.0)

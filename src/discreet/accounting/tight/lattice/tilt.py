@@ -50,11 +50,14 @@ class Law:
     def cumulant(self, theta: FloatArray) -> FloatArray:
         """The cumulant K at real exponents."""
         total_T = np.zeros_like(theta)
+
         for nodes, count in self.parts:
             exponent_TN = nodes.log_weight[None, :] + theta[:, None] * nodes.loss[None, :]
+
             # The largest exponent is taken out, so that nothing overflows.
             top_T = exponent_TN.max(axis=1)
             total_T += count * (top_T + np.log(np.exp(exponent_TN - top_T[:, None]).sum(axis=1)))
+
         return total_T
 
     def loose(self, theta: FloatArray, width: float) -> FloatArray:
@@ -62,6 +65,7 @@ class Law:
         `width` count as one.
         """
         log_atom = np.zeros_like(theta)
+
         for nodes, count in self.parts:
             # The atom of one step: the fullest window of this width.
             weight = np.exp(np.minimum(nodes.log_weight, 0.0))
@@ -72,6 +76,7 @@ class Law:
             place = float(np.average(nodes.loss[window], weights=weight[window]))
             mass = min(float(weight[window].sum()), 1.0)
             log_atom += count * (np.log(mass) + theta * place)
+
         total = self.cumulant(theta)
         share = np.minimum(log_atom - total, -1e-12)
         return total + np.log(-np.expm1(share))
@@ -81,12 +86,14 @@ class Law:
         probability over all steps; two nodes stay at least.
         """
         parts = []
+
         for nodes, count in self.parts:
             weight = np.exp(nodes.log_weight) * count
             first = min(int(np.searchsorted(np.cumsum(weight), beyond)), len(weight) - 2)
             last = len(weight) - int(np.searchsorted(np.cumsum(weight[::-1]), beyond))
             likely = slice(max(first, 0), max(last, first + 2))
             parts.append((Quadrature(nodes.loss[likely], nodes.log_weight[likely]), count))
+
         return Law(tuple(parts))
 
 
@@ -114,6 +121,7 @@ def sharpened(law: Law, tilt: Tilt) -> Tilt:
     """
     gap = 0.05
     below, middle, above = law.cumulant(tilt.theta * np.array([1.0 - gap, 1.0, 1.0 + gap]))
+
     # The second difference of the cumulant is theta^2 K''.
     spread = max(float(above - 2.0 * middle + below), 1e-300) / gap**2
     peak = float(log_peak(np.array([tilt.theta]))[0])
@@ -137,11 +145,13 @@ def _least(bound: Callable[[FloatArray], FloatArray]) -> tuple[float, float]:
     will do.
     """
     grid = _WIDEST
+
     for _ in range(2):
         value = bound(np.exp(grid))
         best = int(np.argmin(np.where(np.isfinite(value), value, np.inf)))
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         grid = np.linspace(low, high, _FINE)
+
     value = bound(np.exp(grid))
     best = int(np.argmin(value))
     return float(np.exp(grid[best])), float(value[best])

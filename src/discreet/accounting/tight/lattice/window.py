@@ -74,6 +74,7 @@ def planned(law: Law, tilt: Tilt, spacing: float, *, extended: bool = False) -> 
     window = _shortest(law, tilt, spacing, extended=extended)
     if extended or not WIDE or window.points(spacing) < _MANY:
         return window
+
     in_long_double = _shortest(law, tilt, spacing, extended=True)
     return in_long_double if in_long_double.width < 0.25 * window.width else window
 
@@ -95,9 +96,11 @@ def _shortest(law: Law, tilt: Tilt, spacing: float, *, extended: bool) -> Window
     steps = sum(count for _, count in law.parts)
     extra = _EXTENDED if extended else 0.0
     allowed = _MAGNIFIED - max(-2.0, math.log(steps / 1e5)) + extra
+
     for loss, window in zip(magnified.tolist(), _windows(law, tilt, _LESS), strict=True):
         if loss < allowed and window.width < 0.97 * best.width:
             best = window
+
     return replace(best, extended=extended)
 
 
