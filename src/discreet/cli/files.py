@@ -28,11 +28,11 @@ __all__ = [
     "read_audit",
     "read_declared",
     "read_ledger",
+    "read_ledger_or_plan",
     "read_optional",
     "read_page",
     "read_plan",
     "read_scores",
-    "read_source",
     "read_tuning",
     "write_all",
 ]
@@ -49,7 +49,7 @@ _LARGEST_PLAN = 2**24  # bytes
 _ANY = "a ledger, a JSON Lines export of one, or a plan or programme (TOML or JSON)"
 
 
-def read_source(path: Path) -> Ledger | Declaration[Plan]:
+def read_ledger_or_plan(path: Path) -> Ledger | Declaration[Plan]:
     """A ledger, opened to read; an export, loaded; a plan or a programme."""
     return read_ledger(path) if _is_ledger(path, _ANY) else read_declared(path, _ANY)
 

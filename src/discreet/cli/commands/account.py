@@ -13,7 +13,7 @@ import typer
 import discreet as dp
 from discreet._digits import upward
 from discreet.cli.answer import NO, YES, Answer, answer_table
-from discreet.cli.files import read_source
+from discreet.cli.files import read_ledger_or_plan
 from discreet.cli.options import AsJson, Delta, finite_option
 from discreet.cli.views.attack import attack
 from discreet.cli.views.words import guarantee_data, guarantee_in_words
@@ -175,7 +175,7 @@ def _check_levels(delta: float | None, epsilon: float | None, at_most: float | N
 
 
 def _read(path: Path) -> _Source:
-    source = read_source(path)
+    source = read_ledger_or_plan(path)
     if not isinstance(source, dp.Ledger):
         kind = "plan" if isinstance(source, dp.Plan) else "programme"
         return _Source(path, kind, source.snapshot())
