@@ -14,7 +14,7 @@ import discreet as dp
 from discreet._digits import upward
 from discreet.cli.answer import NO, YES, Answer, answer_table
 from discreet.cli.files import read_ledger_or_plan
-from discreet.cli.options import AsJson, Delta, finite_option
+from discreet.cli.options import AsJson, Delta, number_option
 from discreet.cli.views.attack import attack
 from discreet.cli.views.words import guarantee_data, guarantee_in_words
 from discreet.errors import AccountingError, DiscreetError
@@ -93,22 +93,14 @@ def account(
     delta: Delta = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="EPSILON",
-            help="Instead of --delta: find delta at this epsilon.",
-        ),
+        number_option("EPSILON", "Instead of --delta: find delta at this epsilon."),
     ] = None,
     accountant: Annotated[
         Accountants, typer.Option(help="Which analysis; both are valid.")
     ] = Accountants.TIGHT,
     at_most: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="EPSILON",
-            help="Exit with 1 if epsilon at --delta may be above this.",
-        ),
+        number_option("EPSILON", "Exit with 1 if epsilon at --delta may be above this."),
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:

@@ -26,10 +26,10 @@ from discreet.cli.options import (
     BudgetDelta,
     BudgetEpsilon,
     Delta,
-    finite_option,
+    count_option,
     flag,
+    number_option,
     refuse_budget,
-    whole_option,
 )
 from discreet.cli.views.words import guarantee_data
 from discreet.errors import DiscreetError
@@ -83,9 +83,7 @@ def audit(
     delta: Delta = None,
     confidence: Annotated[
         float,
-        typer.Option(
-            parser=finite_option, metavar="NUMBER", help="Of all bounds together, in (0, 1)."
-        ),
+        number_option("NUMBER", "Of all bounds together, in (0, 1)."),
     ] = 0.95,
     assume_scaled: Annotated[
         bool,
@@ -97,19 +95,15 @@ def audit(
     ] = False,
     canaries: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_option, metavar="N", help="With --plan: in each run; 1000 by default."
-        ),
+        count_option("With --plan: in each run; 1000 by default."),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(parser=whole_option, metavar="N", help="With --plan: runs; 20 by default."),
+        count_option("With --plan: runs; 20 by default."),
     ] = None,
     processes: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_option, metavar="N", help="With --plan: that share the runs; 1 by default."
-        ),
+        count_option("With --plan: that share the runs; 1 by default."),
     ] = None,
     output: Annotated[
         Path | None,

@@ -14,7 +14,7 @@ import typer
 import discreet as dp
 from discreet.cli.answer import Answer, sheet
 from discreet.cli.files import read_ledger, write_all
-from discreet.cli.options import AsJson, finite_option
+from discreet.cli.options import AsJson, number_option
 from discreet.cli.views.words import guarantee_data, guarantee_in_words
 from discreet.errors import DiscreetError
 from discreet.plan import Target
@@ -38,12 +38,8 @@ _LAST = 20
 
 
 def demo(
-    epsilon: Annotated[
-        float, typer.Option(parser=finite_option, metavar="EPSILON", help="The target.")
-    ] = 3.0,
-    delta: Annotated[
-        float, typer.Option(parser=finite_option, metavar="DELTA", help="Of the target.")
-    ] = 1e-5,
+    epsilon: Annotated[float, number_option("EPSILON", "The target.")] = 3.0,
+    delta: Annotated[float, number_option("DELTA", "Of the target.")] = 1e-5,
     into: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the files go; made if it does not exist.")
     ] = Path("out"),

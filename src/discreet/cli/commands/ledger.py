@@ -12,7 +12,7 @@ import discreet as dp
 from discreet import _validate as check
 from discreet.cli.answer import Answer
 from discreet.cli.files import check_outputs, is_export, read_ledger
-from discreet.cli.options import AsJson, LedgerFile, finite_option, whole_option
+from discreet.cli.options import AsJson, LedgerFile, count_option, number_option
 from discreet.cli.views.ledger_lines import lines_of
 from discreet.errors import DiscreetError
 
@@ -98,23 +98,14 @@ def budget(
     path: _WritableLedger,
     epsilon: Annotated[
         float,
-        typer.Option(
-            parser=finite_option,
-            metavar="EPSILON",
-            help="From now on, above 0.",
-            show_default=False,
-        ),
+        number_option("EPSILON", "From now on, above 0."),
     ],
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why; every report shows it.", show_default=False)
     ],
     delta: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="DELTA",
-            help="Only where a list had no budget: delta is fixed once and for all.",
-        ),
+        number_option("DELTA", "Only where a list had no budget: delta is fixed once and for all."),
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
@@ -149,12 +140,7 @@ def stop(
     path: _WritableLedger,
     run: Annotated[
         int,
-        typer.Option(
-            parser=whole_option,
-            metavar="N",
-            help="Number of the run, as `show` says.",
-            show_default=False,
-        ),
+        count_option("Number of the run, as `show` says."),
     ],
     reason: Annotated[
         str,

@@ -11,7 +11,7 @@ import typer
 import discreet as dp
 from discreet.cli.answer import Answer, on_terminal
 from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, write_all
-from discreet.cli.options import AsJson, Delta, Force, finite_option, whole_option
+from discreet.cli.options import AsJson, Delta, Force, count_option, number_option
 from discreet.cli.views.plan_curves import CurveKind, chart, curve_of, figure, require_matplotlib
 from discreet.cli.views.plan_view import Planned
 from discreet.errors import DiscreetError
@@ -43,60 +43,36 @@ def plan(
     context: typer.Context,
     records: Annotated[
         int | None,
-        typer.Option(parser=whole_option, metavar="N", help="Size of the data set; public."),
+        count_option("Size of the data set; public."),
     ] = None,
     batch_size: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="SIZE",
-            help="Expected size of a sample.",
-            rich_help_panel=_FOUR,
-        ),
+        number_option("SIZE", "Expected size of a sample.", panel=_FOUR),
     ] = None,
     probability: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="P",
-            help="Of each record in each step, instead.",
-            rich_help_panel=_FOUR,
-        ),
+        number_option("P", "Of each record in each step, instead.", panel=_FOUR),
     ] = None,
     epochs: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="EPOCHS",
-            help="Passes over the data.",
-            rich_help_panel=_FOUR,
-        ),
+        number_option("EPOCHS", "Passes over the data.", panel=_FOUR),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_option, metavar="N", help="Steps, instead.", rich_help_panel=_FOUR
-        ),
+        count_option("Steps, instead.", panel=_FOUR),
     ] = None,
     noise_multiplier: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="FACTOR",
-            help="Noise on the sum / clip norm.",
-            rich_help_panel=_FOUR,
-        ),
+        number_option("FACTOR", "Noise on the sum / clip norm.", panel=_FOUR),
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option, metavar="EPSILON", help="The target.", rich_help_panel=_FOUR
-        ),
+        number_option("EPSILON", "The target.", panel=_FOUR),
     ] = None,
     delta: Delta = None,
     clip_norm: Annotated[
         float,
-        typer.Option(parser=finite_option, metavar="NORM", help="Bound on a record's gradient."),
+        number_option("NORM", "Bound on a record's gradient."),
     ] = 1.0,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Against which change of the data.")

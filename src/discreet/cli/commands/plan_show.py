@@ -10,7 +10,7 @@ import typer
 
 from discreet.cli.answer import Answer
 from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, read_ledger, write_all
-from discreet.cli.options import AsJson, Force, LedgerFile, whole_option
+from discreet.cli.options import AsJson, Force, LedgerFile, count_option
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ def plan_show(
     path: LedgerFile,
     run: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_option,
-            metavar="N",
-            help="Number of the run; needed where there are several plans.",
-        ),
+        count_option("Number of the run; needed where there are several plans."),
     ] = None,
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 from discreet._digits import downward
 from discreet.ledger.events import Query
@@ -21,6 +23,7 @@ __all__ = [
     "multiplier",
     "people",
     "percent",
+    "plain_json",
 ]
 
 
@@ -68,6 +71,26 @@ def moment(text: str) -> str:
     """
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\+00:00", text)
     return f"{match[1]} {match[2]} UTC" if match else text
+
+
+def plain_json(value: Any) -> Any:
+    """A value with tuples as lists, and infinity, for which JSON has no number, as a text.
+
+    >>> plain_json({"epsilon": float("inf"), "sampling": ("full batch",)})
+    {'epsilon': 'infinity', 'sampling': ['full batch']}
+    """
+    match value:
+        case Mapping():
+            return {str(name): plain_json(entry) for name, entry in value.items()}
+
+        case list() | tuple():
+            return [plain_json(entry) for entry in value]
+
+        # Not NaN: no bound may be one, and whoever writes the text refuses it.
+        case float() if math.isinf(value):
+            return "infinity" if value > 0 else "-infinity"
+
+    return value
 
 
 # --- events ---
