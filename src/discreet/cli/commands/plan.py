@@ -112,11 +112,13 @@ def plan(
         _refuse_options(context)
         return Answer()
 
+    # Calibrating takes a while: what could not be written, or drawn, is refused before it.
     check_outputs([plot], suffixes=(".png", ".svg"), force=force)
     check_outputs([save], suffixes=PLAN_SUFFIXES, force=force)
     if plot is not None:
         require_matplotlib()
 
+    # A batch can be given by its size or by a probability, the duration in steps or in epochs.
     missing = _missing(
         {
             "--batch-size": (batch_size, probability),
@@ -151,13 +153,16 @@ def plan(
         points = drawn.data
         if curve is not None:
             shown += ["", chart(drawn, blocks=on_terminal())]
+
         if plot is not None:
             contents[plot] = figure(drawn, plot.suffix)
+
     write_all(contents, force=force)
 
     data |= {"curve": points, "written": list(map(str, contents))}
     if contents:
         shown += ["", *map("Written: {}".format, contents)]
+
     return Answer(data=data, shown=shown, as_json=as_json)
 
 
@@ -165,6 +170,7 @@ def _refuse_options(context: typer.Context) -> None:
     """Refuse options of the plan to be made before a command that makes none: they would be
     ignored.
     """
+    # Every parameter has a value by now; only its source tells an option from a default.
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -179,12 +185,15 @@ def _refuse_options(context: typer.Context) -> None:
 def _missing(four: Mapping[str, tuple[float | None, ...]]) -> str:
     """The option, of those that say the same number in one of two ways, that is to be found."""
     missing = [option for option, ways in four.items() if set(ways) == {None}]
+
+    # That both ways of one number were used is for `Plan.dpsgd` to refuse.
     if len(missing) != 1:
         raise DiscreetError(
             expected=f"three of {_CHOICE}",
             got=f"{' and '.join(missing)} left out" if missing else "all of them",
             do="Leave out exactly the one that is to be found.",
         )
+
     return missing[0]
 
 
@@ -194,12 +203,16 @@ def _delta(plan: dp.Plan, delta: float | None, records: int | None) -> float:
 
     if plan.target is not None:
         return plan.target.delta
+
     if delta is not None:
         return delta
+
+    # The usual delta is small against 1/records, so that it cannot be chosen without them.
     if records is None:
         raise DiscreetError(
             expected="--delta, or --records to choose it by",
             got="neither",
             do="Give --delta, such as 1e-6.",
         )
+
     return default_delta(records)

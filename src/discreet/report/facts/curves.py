@@ -15,10 +15,10 @@ from discreet.accounting.tight.lattice.bracket import Starts
 from discreet.ledger import Everything, GaussianSum, Snapshot, Step
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["FALSE_POSITIVES", "detail", "spending", "tradeoff", "unamplified"]
+__all__ = ["FALSE_POSITIVES", "detail", "hit_limit", "spending", "tradeoff", "unamplified"]
 
 FALSE_POSITIVES = 0.01
-"""The rate at which the attacker's success is said in words."""
+"""The rate at which an attacker's success is stated, in reports and by commands."""
 
 _POINTS = 20
 # Different steps. With more of them, charts and tables get fewer points, because each costs more.
@@ -87,7 +87,7 @@ def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
         return TradeOff(tuple(profile_points), tuple(profile_points.values()))
 
     # Which point decides the limit at 1 %? Look closer on both sides of it.
-    best = min(profile_points, key=lambda epsilon: _limit(epsilon, profile_points[epsilon]))
+    best = min(profile_points, key=lambda epsilon: hit_limit(epsilon, profile_points[epsilon]))
     places = sorted(profile_points)
     place = places.index(best)
 
@@ -99,8 +99,15 @@ def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
     return TradeOff(tuple(profile_points), tuple(profile_points.values()))
 
 
-def _limit(epsilon: float, delta: float) -> float:
-    """What one point of a profile allows at 1 % false positives."""
+def hit_limit(epsilon: float, delta: float) -> float:
+    """The hit rate that one point of a profile allows at 1 % false positives.
+
+    Both limits are proved in docs/proofs/tradeoff.md. They are not rounded here.
+    """
+    # Beyond, e^epsilon overflows and nothing is claimed.
+    if epsilon > 700.0:
+        return 1.0
+
     x = FALSE_POSITIVES
     return min(delta + math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - delta - x))
 
