@@ -11,6 +11,7 @@ from discreet.cli.files import read_ledger
 from discreet.cli.options import AsJson, Delta, LedgerFile
 from discreet.cli.views.ledger_lines import event_data, event_words, lines_of, opening
 from discreet.errors import DiscreetError
+from discreet.report.facts.held import list_length, rule_words, terms_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -98,8 +99,6 @@ def _total(snapshot: Snapshot, delta: float) -> Guarantee | None:
 
 
 def _state_words(snapshot: Snapshot) -> dict[str, str]:
-    from discreet.report.facts.held import terms_words
-
     unsettled = "none"
     if snapshot.unsettled:
         unsettled = (
@@ -138,7 +137,7 @@ def _held_data(entry: Held) -> dict[str, Any]:
         "rule": terms.rule.value,
         "epsilon": terms.epsilon,
         "delta": terms.delta,
-        "steps": sum(count for _, count in terms.planned),
+        "steps": list_length(terms),
         "orders": [order for order, _ in terms.orders],
         "reason": entry.reason,
     }
@@ -185,8 +184,6 @@ def _charge_data(charge: Charge) -> dict[str, Any]:
 
 
 def _history_table(history: tuple[Held, ...]) -> Table:
-    from discreet.report.facts.held import rule_words
-
     rows = answer_table(
         "since", "held to", "reason", "epsilon", "delta", "steps on the list", texts=3
     )
@@ -199,7 +196,7 @@ def _history_table(history: tuple[Held, ...]) -> Table:
             entry.reason or "-",
             "-" if terms.epsilon is None else repr(terms.epsilon),
             "-" if terms.delta is None else repr(terms.delta),
-            str(sum(count for _, count in terms.planned) or "-"),
+            str(list_length(terms) or "-"),
         )
     return rows
 

@@ -19,7 +19,8 @@ __all__ = ["attack"]
 # From one epsilon that is tried to the next: sampled Gaussians have their best below that of a
 # Gaussian with the same claim.
 _CLOSER = 0.85
-# More than what rounding in the few operations of `hit_limit` can take away from a bound.
+# Relative, and more than rounding takes from that line of `hit_limit` which is the smaller one; the
+# two only meet at epsilon 0, and at an epsilon where both are nearly 1.
 _UP = 1.0 + 2.0**-48
 
 

@@ -33,7 +33,9 @@ def exact(number: float) -> str:
     >>> exact(600.0), exact(0.1), exact(1e-06)
     ('600', '0.1', '1e-06')
     """
-    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else repr(number)
+    # Below 1e15 every whole number is one of its own, and its digits are all there.
+    is_whole = number.is_integer() and abs(number) < 1e15
+    return f"{number:.0f}" if is_whole else repr(number)
 
 
 def percent(share: float) -> str:
@@ -42,6 +44,7 @@ def percent(share: float) -> str:
     >>> percent(0.03921), percent(1.0)
     ('4 %', '100 %')
     """
+    # 2^-50 is more than the product is rounded by: a share of 0.04 stays 4 %, and is not 4.1 %.
     return f"{math.ceil(1000.0 * share * (1.0 - 2.0**-50)) / 10.0:g} %"
 
 
@@ -69,6 +72,7 @@ def moment(text: str) -> str:
     >>> moment("2026-01-31T12:00:05+00:00")
     '2026-01-31 12:00:05 UTC'
     """
+    # Texts of a ledger are other people's: what has another form is shown, not guessed at.
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\+00:00", text)
     return f"{match[1]} {match[2]} UTC" if match else text
 
@@ -98,6 +102,7 @@ def plain_json(value: Any) -> Any:
 
 def multiplier(query: Query) -> float | None:
     """Noise over sensitivity, rounded down; None for queries that have no such number."""
+    # Folding a single query gives its ratio, rounded down.
     if query.gaussian_cost is not None:
         return folded_noise_multiplier([query])
 

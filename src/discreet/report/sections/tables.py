@@ -20,6 +20,8 @@ def cost_share(query: Query, step: Step) -> float | None:
     if query.gaussian_cost is None:
         return None
 
+    # With z the folded multiplier, 1/z^2 is the sum of all (S_g/noise_g)^2. Each is rounded by
+    # itself, so that the share of a single group could come out above 1.
     ratio = folded_noise_multiplier(step.gaussians) / folded_noise_multiplier([query])
     return min(1.0, ratio**2)
 
@@ -49,6 +51,7 @@ def charges_table(facts: Facts) -> Table:
 
 
 def _charge_rows(charge: Charge) -> list[TableRow]:
+    # One row for each query: groups of one step may have noise of their own.
     rows = []
     for query in charge.step.queries:
         numbers = query.sensitivity_and_noise
@@ -77,6 +80,7 @@ def _noise(query: Query) -> str:
     if query.sensitivity_and_noise is None:
         return "—"
 
+    # Noise that is not Gaussian has a scale, which is not its standard deviation.
     noise = exact(query.sensitivity_and_noise[1])
     return noise if query.gaussian_cost is not None else f"scale {noise}"
 
