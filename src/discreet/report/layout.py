@@ -95,6 +95,7 @@ def _compared(facts: Facts) -> str:
 
 
 def _tradeoff(facts: Facts) -> LineChart | None:
+    # The point that the headline names lies on this line: both are read from one curve.
     hits = headline.hits_at_one_percent(facts)
     if facts.tradeoff is None or hits is None:
         return None
@@ -201,6 +202,7 @@ def _bars(key: str, step: Step, count: int) -> Bars:
     bars = [
         ShareBar(query.group, share, _bar_note(query, share)) for query, share in shares[:_BARS]
     ]
+    # Shares add up to the cost of a step because its queries fold into one Gaussian.
     words = (
         "A group's share of the cost is (sensitivity/noise)² over the sum of all groups."
         if len(shares) > 1

@@ -12,6 +12,8 @@ from discreet.cli.options import AsJson, Delta, LedgerFile
 from discreet.cli.views.ledger_lines import event_data, event_words, lines_of, opening
 from discreet.errors import DiscreetError
 from discreet.report.facts.held import list_length, rule_words, terms_words
+from discreet.report.facts.own_plans import known_delta
+from discreet.report.facts.runs import epsilon_of_each, run_name, run_state
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,9 +37,6 @@ def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answ
 
     It is only read. Epsilon is stated where a delta is known: the ledger's own, or --delta.
     """
-    from discreet.report.facts.own_plans import known_delta
-    from discreet.report.facts.runs import epsilon_of_each
-
     with read_ledger(path) as ledger:
         lines = lines_of(path)
         snapshot = ledger.snapshot()
@@ -144,8 +143,6 @@ def _held_data(entry: Held) -> dict[str, Any]:
 
 
 def _run_data(snapshot: Snapshot, run: RunRecord, epsilon: float | None) -> dict[str, Any]:
-    from discreet.report.facts.runs import run_name, run_state
-
     # `epsilon` is that of the run by itself: no claim, since runs compose.
     info = run.info
     return {
@@ -204,8 +201,6 @@ def _history_table(history: tuple[Held, ...]) -> Table:
 def _runs_table(
     snapshot: Snapshot, alone: dict[int, float], total: Guarantee | None
 ) -> Table | str:
-    from discreet.report.facts.runs import run_name, run_state
-
     if not snapshot.runs:
         return "No run has begun."
 

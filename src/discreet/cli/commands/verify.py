@@ -16,6 +16,8 @@ from discreet.cli.views.ledger_lines import lines_of
 from discreet.cli.views.signed import compare
 from discreet.cli.views.words import deviation_words, report_data
 from discreet.errors import LedgerCorrupt
+from discreet.report.facts.held import terms_words
+from discreet.report.facts.own_plans import agreement, differences
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger, Snapshot
@@ -94,8 +96,6 @@ def _rows_answer(
     path: Path, snapshot: Snapshot, lines: list[StoredLine], head: str | None
 ) -> Answer:
     """Whether the rows are sound: they are, or reading them would have failed."""
-    from discreet.report.facts.held import terms_words
-
     # A head that is not in the chain was an error before: what is left is found, or not asked for.
     facts: dict[str, Any] = {
         "ledger": str(path),
@@ -122,8 +122,6 @@ def _rows_answer(
 
 def _own_plans_answer(snapshot: Snapshot) -> Answer:
     """Whether each run kept to the plan in its own row, and nothing voided the guarantee."""
-    from discreet.report.facts.own_plans import agreement, differences
-
     problems, sentence = differences(snapshot), agreement(snapshot)
     checked = {
         "with_plan": sum(bool(run.plan) for run in snapshot.runs),

@@ -32,7 +32,9 @@ _FURTHEST = 30.0
 
 def detail(steps: Sequence[tuple[Step, int]]) -> float:
     """Which part of the usual number of points is affordable, in (0, 1]."""
-    return min(1.0, _PLENTY / max(1, len({step for step, _ in steps})))
+    # Equal steps compose in one go, so that only kinds of steps cost time.
+    kinds = {step for step, _ in steps}
+    return min(1.0, _PLENTY / max(1, len(kinds)))
 
 
 def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
@@ -61,6 +63,7 @@ def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float
 
 def _first(counted: Sequence[tuple[Step, int]], steps: int) -> Iterator[tuple[Step, int]]:
     """The first so many steps, in the order of the ledger."""
+    # What comes after the last of them is left in with a count of 0, which costs nothing.
     for step, count in counted:
         part = min(count, steps)
         steps -= part
@@ -77,6 +80,7 @@ def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
     if source is None:
         return TradeOff((guarantee.upper,), (guarantee.delta,))
 
+    # With many kinds of steps each point takes long: then few of them must do.
     profile = profile_of(source)
     furthest = min(guarantee.upper, _FURTHEST)
     plenty = detail(source.counted()) < 1.0

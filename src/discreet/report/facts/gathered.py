@@ -267,14 +267,10 @@ def _at_deltas(snapshot: Snapshot, claim: Guarantee) -> tuple[Guarantee, ...]:
     levels = [float(f"{claim.delta * factor:.12g}") for factor in _DELTAS]
 
     # A delta above 1/2 claims next to nothing, and one that underflows to 0 is no delta.
-    larger = [level for level in levels if claim.delta < level <= 0.5]
-    smaller = [level for level in levels if 1e-300 < level < claim.delta]
+    larger = [account(snapshot, delta=level) for level in levels if claim.delta < level <= 0.5]
+    smaller = [account(snapshot, delta=level) for level in levels if 1e-300 < level < claim.delta]
 
-    return (
-        *(account(snapshot, delta=level) for level in larger),
-        claim,
-        *(account(snapshot, delta=level) for level in smaller),
-    )
+    return (*larger, claim, *smaller)
 
 
 def _ceilings(

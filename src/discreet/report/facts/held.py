@@ -11,11 +11,10 @@ from discreet.ledger.storage.rows import Held
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import continued_by, run_name, run_state
 from discreet.report.formats.document import Section, Table, TableRow, capped
-from discreet.report.formats.words import exact, moment
+from discreet.report.formats.words import NOTHING, exact, moment, written
 
 __all__ = ["held_to", "list_length", "rule_words", "run_table", "stops", "terms_words"]
 
-_NONE = "—"
 # Runs whose end is told in a sentence; the table has all of them.
 _LISTED = 20
 
@@ -55,7 +54,7 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
 
     # A list may be limited in steps alone; a filter always has an epsilon and a delta.
     delta = exact(terms.delta or 0.0)
-    epsilon = "" if terms.epsilon is None else exact(terms.epsilon)
+    epsilon = written(terms.epsilon, exact, "")
 
     if terms.rule is Rule.LIST:
         # A budget that is opened before the first run holds a list that is still to be settled.
@@ -113,16 +112,16 @@ def held_to(facts: Facts) -> Section:
 def _held_row(entry: Held, *, first: bool) -> TableRow:
     # Rows after the first have a reason, but for the one by which the first run settled the list.
     terms = entry.terms
-    unexplained = _NONE if first else "settled by what the first run planned"
+    unexplained = NOTHING if first else "settled by what the first run planned"
     steps = list_length(terms)
 
     return TableRow(
         (
             moment(entry.since),
             rule_words(terms),
-            "no limit" if terms.epsilon is None else exact(terms.epsilon),
-            _NONE if terms.delta is None else exact(terms.delta),
-            f"{steps:,}" if terms.rule is Rule.LIST and steps else _NONE,
+            written(terms.epsilon, exact, "no limit"),
+            written(terms.delta, exact),
+            f"{steps:,}" if terms.rule is Rule.LIST and steps else NOTHING,
             entry.reason or unexplained,
         )
     )
@@ -203,18 +202,18 @@ def run_table(facts: Facts) -> Table:
                 str(run.number),
                 run_name(run),
                 moment(run.began),
-                f"{run.planned_steps:,}" if run.planned else _NONE,
+                f"{run.planned_steps:,}" if run.planned else NOTHING,
                 f"{run.steps:,}",
                 run_state(facts.snapshot, run),
-                run.reason or _NONE,
-                upward(facts.alone[run.number]) if run.number in facts.alone else _NONE,
+                run.reason or NOTHING,
+                written(facts.alone.get(run.number), upward),
             )
         )
         for run in facts.snapshot.runs
     ]
 
     # Accounted for together, which is not the sum of the column. It stays where rows are left out.
-    total = _NONE if facts.void else upward(facts.guarantee.upper)
-    last = TableRow(("all", "together", "", _NONE, f"{facts.snapshot.steps:,}", "", "", total))
+    total = NOTHING if facts.void else upward(facts.guarantee.upper)
+    last = TableRow(("all", "together", "", NOTHING, f"{facts.snapshot.steps:,}", "", "", total))
 
     return Table(header, (*capped(rows, len(header)), last), numbers=(3, 4, 7))

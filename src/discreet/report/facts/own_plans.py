@@ -47,7 +47,7 @@ def own_plans(snapshot: Snapshot) -> tuple[Plan, ...]:
         with suppress(DiscreetError):
             plans.append(own_plan(run))
 
-    return tuple(plan for plan in plans if plan is not None)
+    return tuple(filter(None, plans))
 
 
 def differences(snapshot: Snapshot) -> tuple[str, ...]:
@@ -64,14 +64,14 @@ def _difference(run: RunRecord) -> str:
     # A plan without noise charges nothing, so that every step would be one too many.
     try:
         plan = own_plan(run)
-        allowed = {plan.step: plan.steps} if plan is not None and plan.queries() else {}
+        if plan is None:
+            return ""
+
+        allowed = {plan.step: plan.steps} if plan.queries() else {}
     except DiscreetError as unreadable:
         return (
             f"{name} holds a text in the place of its plan that cannot be read: {unreadable.got}."
         )
-
-    if plan is None:
-        return ""
 
     # What a run committed to comes first: a charge that exceeds the plan may follow from it.
     for verb, steps in (("committed to", run.planned), ("was charged", run.charged)):
@@ -117,6 +117,7 @@ def known_delta(snapshot: Snapshot) -> float | None:
     """The delta that the ledger itself names: of its terms, or of the target that all of its plans
     share.
     """
+    # A list may be held to steps alone: then it has terms, and no delta in them.
     if snapshot.terms is not None and snapshot.terms.delta is not None:
         return snapshot.terms.delta
 

@@ -75,9 +75,11 @@ def growth(snapshot: Snapshot) -> Planned:
         if entry.terms.rule is Rule.LIST and entry.terms.complete
     ]
 
-    # Lists only grow, so that the first and the last say all that happened between them. Without a
-    # list both are empty.
-    first, last = dict(*lists[:1]), dict(*lists[-1:])
+    if not lists:
+        return ()
+
+    # Lists only grow, so that the first and the last say all that happened between them.
+    first, last = dict(lists[0]), dict(lists[-1])
     return tuple(
         (step, count - first.get(step, 0))
         for step, count in last.items()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from discreet._digits import downward
 from discreet.ledger.events import Query
@@ -14,6 +14,7 @@ from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency, Unit
 
 __all__ = [
+    "NOTHING",
     "adjacency_words",
     "exact",
     "label_words",
@@ -24,7 +25,13 @@ __all__ = [
     "people",
     "percent",
     "plain_json",
+    "written",
 ]
+
+_T = TypeVar("_T")
+
+NOTHING = "—"
+"""What stands in a cell that has nothing to say."""
 
 
 def exact(number: float) -> str:
@@ -36,6 +43,15 @@ def exact(number: float) -> str:
     # Below 1e15 every whole number is one of its own, and its digits are all there.
     is_whole = number.is_integer() and abs(number) < 1e15
     return f"{number:.0f}" if is_whole else repr(number)
+
+
+def written(value: _T | None, write: Callable[[_T], str], otherwise: str = NOTHING) -> str:
+    """What `write` makes of a value, or another text where there is none.
+
+    >>> written(0.5, exact), written(None, exact, "no limit")
+    ('0.5', 'no limit')
+    """
+    return otherwise if value is None else write(value)
 
 
 def percent(share: float) -> str:

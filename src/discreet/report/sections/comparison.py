@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from discreet._digits import counted, downward, upward
 from discreet.auditing import Audit
@@ -15,7 +14,7 @@ from discreet.plan import Plan
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.own_plans import agreement
 from discreet.report.formats.document import Table, TableRow, capped
-from discreet.report.formats.words import exact, measured, moment, multiplier
+from discreet.report.formats.words import NOTHING, exact, measured, moment, multiplier, written
 from discreet.report.sections.deviations import (
     alike,
     charges_of_plan,
@@ -26,8 +25,6 @@ from discreet.report.sections.deviations import (
 
 __all__ = ["comparison", "comparison_notes"]
 
-_T = TypeVar("_T")
-_NONE = "—"
 # Different values in one cell.
 _SHOWN = 3
 
@@ -77,14 +74,9 @@ def comparison_notes(facts: Facts) -> tuple[str, ...]:
 
 
 def _row(
-    name: str, plan: str, ledger: str, audit: str = _NONE, *, alarming: bool = False
+    name: str, plan: str, ledger: str, audit: str = NOTHING, *, alarming: bool = False
 ) -> TableRow:
     return TableRow((name, plan, ledger, audit), alarming)
-
-
-def _cell(source: _T | None, read: Callable[[_T], str]) -> str:
-    """What a plan or an audit says, or that there is none."""
-    return _NONE if source is None else read(source)
 
 
 def _terms(facts: Facts) -> Iterator[TableRow]:
@@ -102,9 +94,9 @@ def _terms(facts: Facts) -> Iterator[TableRow]:
         charged = set(map(read, runs))
         yield _row(
             name,
-            _cell(plan, read),
+            written(plan, read),
             _joined(charged),
-            _cell(facts.audit, read),
+            written(facts.audit, read),
             alarming=plan is not None and charged != {read(plan)},
         )
 
@@ -127,7 +119,7 @@ def _execution(facts: Facts) -> Iterator[TableRow]:
         ),
     )
 
-    yield _row("parameters", _NONE, _joined(run.parameters.value for run in runs))
+    yield _row("parameters", NOTHING, _joined(run.parameters.value for run in runs))
 
 
 def _others(facts: Facts) -> Iterator[TableRow]:
@@ -154,7 +146,7 @@ def _steps(facts: Facts, plan: Plan | None, charges: list[Charge]) -> Iterator[T
     steps = 0 if plan is None else sum(facts.plans[name].steps for name in alike(facts, plan))
     yield _row(
         "steps",
-        _cell(plan, lambda _: f"{steps:,}"),
+        written(plan, lambda _: f"{steps:,}"),
         charged,
         alarming=plan is not None and total - unsettled > steps,
     )
@@ -166,7 +158,7 @@ def _sampling(step: Step | None, charges: list[Charge]) -> TableRow:
     policies = {charge.step.sampling for charge in charges}
     return _row(
         "sampling",
-        _cell(step, lambda step: step.sampling.phrase),
+        written(step, lambda step: step.sampling.phrase),
         _joined(policy.phrase for policy in policies),
         # That nothing was charged yet is no deviation.
         alarming=step is not None and not policies <= {step.sampling},
@@ -177,7 +169,7 @@ def _multiplier(plan: Plan | None, charges: list[Charge]) -> TableRow:
     """The noise multiplier of all groups together; alarming if any charge is not as planned."""
     return _row(
         "noise multiplier, folded",
-        _cell(plan, lambda plan: downward(plan.noise_multiplier, 6)),
+        written(plan, lambda plan: downward(plan.noise_multiplier, 6)),
         _joined(map(_folded, charges)),
         alarming=plan is not None
         and plan.private
@@ -205,7 +197,7 @@ def _groups(plan: Plan | None, charges: list[Charge]) -> Iterator[TableRow]:
         charged = taken.get(group, set())
         yield _row(
             f"group {group}",
-            _cell(planned.get(group), _noise),
+            written(planned.get(group), _noise),
             _joined(map(_noise, charged)),
             alarming=plan is not None and bool(charges) and charged != {planned.get(group)},
         )
@@ -240,10 +232,10 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
 
     audit = facts.audit
     if audit is not None:
-        claimed = _cell(facts.audited_claim, lambda claim: f"at most {upward(claim)}")
+        claimed = written(facts.audited_claim, lambda claim: f"at most {upward(claim)}")
         yield _row(
             f"epsilon at delta {exact(audit.delta)}, measured",
-            _NONE,
+            NOTHING,
             claimed if not facts.void else "no guarantee",
             f"at least {measured(audit.lower)} (confidence {exact(audit.confidence)})",
             alarming=contradicted(facts),
@@ -253,12 +245,16 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
         if audit.assumed_lower is not None:
             under = f"at least {measured(audit.assumed_lower)}, if {audit.assumes}"
             yield _row(
-                "measured, under an assumption", _NONE, _NONE, under, alarming=contradicted(facts)
+                "measured, under an assumption",
+                NOTHING,
+                NOTHING,
+                under,
+                alarming=contradicted(facts),
             )
 
         if comparable(facts) and facts.audited_claim:
             yield _row(
-                "share of the claim reached", _NONE, _NONE, _reached(audit, facts.audited_claim)
+                "share of the claim reached", NOTHING, NOTHING, _reached(audit, facts.audited_claim)
             )
 
         how = (
@@ -266,11 +262,11 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
             f"{counted(audit.trials, 'trial')}; {moment(audit.made)}"
         )
 
-        yield _row("measured how", _NONE, _NONE, how)
-        place = _NONE if facts.audited is None else facts.audited.value
+        yield _row("measured how", NOTHING, NOTHING, how)
+        place = written(facts.audited, lambda audited: audited.value)
         yield _row(
             "measured for",
-            _NONE,
+            NOTHING,
             facts.snapshot.head[:16] + "…",
             f"{audit.ledger_head[:16]}…: {place}",
         )
@@ -290,4 +286,4 @@ def _joined(values: Iterable[str]) -> str:
     """Different values of one thing, few of them."""
     texts = sorted(set(values))
     more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return "; ".join(texts[:_SHOWN]) + more if texts else _NONE
+    return "; ".join(texts[:_SHOWN]) + more if texts else NOTHING
