@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich import box
-from rich.console import Console, JustifyMethod, RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from discreet._strict_json import to_text
@@ -88,9 +88,11 @@ def answer_table(*header: str, texts: int = 1) -> Table:
 
     # Numbers are set to the right, so that their digits stand below each other. What is too wide
     # is folded: a digest that is cut could not be copied.
-    sides: list[JustifyMethod] = ["left"] * texts + ["right"] * (len(header) - texts)
-    for name, side in zip(header, sides, strict=True):
-        grid.add_column(name, justify=side, overflow="fold")
+    for name in header:
+        grid.add_column(name, justify="right", overflow="fold")
+
+    for column in grid.columns[:texts]:
+        column.justify = "left"
 
     return grid
 
@@ -103,4 +105,5 @@ def sheet(rows: Mapping[str, str]) -> Table:
 
     for name, value in rows.items():
         grid.add_row(name, value)
+
     return grid

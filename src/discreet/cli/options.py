@@ -18,6 +18,7 @@ __all__ = [
     "Force",
     "LedgerFile",
     "PlanFile",
+    "SavedPlan",
     "count_option",
     "finite_option",
     "flag",
@@ -100,6 +101,10 @@ Delta: TypeAlias = Annotated[
     number_option("DELTA", "Delta of the claim, in (0, 1); by default the ledger's own."),
 ]
 Force: TypeAlias = Annotated[bool, flag("--force", "Replace output files that exist.")]
+SavedPlan: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--save", metavar="FILE", help="Write the plan to a .toml or .json file."),
+]
 LedgerFile: TypeAlias = Annotated[
     Path,
     typer.Argument(

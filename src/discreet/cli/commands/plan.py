@@ -11,7 +11,7 @@ import typer
 import discreet as dp
 from discreet.cli.answer import Answer, on_terminal
 from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, write_all
-from discreet.cli.options import AsJson, Delta, Force, count_option, number_option
+from discreet.cli.options import AsJson, Delta, Force, SavedPlan, count_option, number_option
 from discreet.cli.views.plan_curves import CurveKind, chart, curve_of, figure, require_matplotlib
 from discreet.cli.views.plan_view import Planned
 from discreet.errors import DiscreetError
@@ -93,9 +93,7 @@ def plan(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the curve to a .png or .svg file (matplotlib)."),
     ] = None,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")
-    ] = None,
+    save: SavedPlan = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Answer:

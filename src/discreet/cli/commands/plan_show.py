@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from discreet.cli.answer import Answer
 from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, read_ledger, write_all
-from discreet.cli.options import AsJson, Force, LedgerFile, count_option
+from discreet.cli.options import AsJson, Force, LedgerFile, SavedPlan, count_option
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -31,9 +29,7 @@ def plan_show(
         int | None,
         count_option("Number of the run; needed where there are several plans."),
     ] = None,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")
-    ] = None,
+    save: SavedPlan = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Answer:

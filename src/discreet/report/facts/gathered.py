@@ -15,7 +15,7 @@ from discreet import _validate as check
 from discreet.accounting import TradeOff, account
 from discreet.auditing import Audit
 from discreet.errors import LedgerCorrupt, ParameterError
-from discreet.ledger import Ledger, Rule, Snapshot
+from discreet.ledger import Ledger, Rule, Snapshot, Terms
 from discreet.plan import Declaration, Plan, Programme, Target
 from discreet.report.facts.curves import detail, spending, tradeoff, unamplified
 from discreet.report.facts.own_plans import known_delta, own_plans
@@ -146,7 +146,7 @@ def gather(
     _check_evidence(ledger, plan, audit)
     names = Subject() if subject is None else check.instance(_OWNER, "subject", subject, Subject)
 
-    # Everything below is computed from one snapshot: rows that a run writes meanwhile are not in it.
+    # All that follows is computed from one snapshot: rows that are written meanwhile are not in it.
     snapshot = ledger.verify().snapshot()
     tuning_records = _tuning(ledger, snapshot, tuning)
     claim_delta = _delta(snapshot, delta, plan)
@@ -280,19 +280,17 @@ def _ceilings(
     if guarantee.voided_by:
         return ()
 
-    limits = []
-    target = _target(plan)
-    if target is not None:
-        limits.append(("target", target.epsilon, target.delta))
-
-    # An odometer may have a delta and no limit, a list neither.
-    terms = snapshot.terms
-    if terms is not None and terms.epsilon is not None and terms.delta is not None:
-        limits.append(("budget", terms.epsilon, terms.delta))
-
+    # A list may name no budget at all, and an odometer a delta without an epsilon.
+    limits: dict[str, Target | Terms | None] = {"target": _target(plan), "budget": snapshot.terms}
     return tuple(
-        Ceiling(name, epsilon, delta, _claim_at(snapshot, delta, guarantee, epsilon))
-        for name, epsilon, delta in limits
+        Ceiling(
+            name,
+            limit.epsilon,
+            limit.delta,
+            _claim_at(snapshot, limit.delta, guarantee, limit.epsilon),
+        )
+        for name, limit in limits.items()
+        if limit is not None and limit.epsilon is not None and limit.delta is not None
     )
 
 

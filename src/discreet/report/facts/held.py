@@ -11,7 +11,7 @@ from discreet.ledger.storage.rows import Held
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import continued_by, run_name, run_state
 from discreet.report.formats.document import Section, Table, TableRow, capped
-from discreet.report.formats.words import NOTHING, exact, moment, written
+from discreet.report.formats.words import EMPTY_CELL, cell_text, exact, moment
 
 __all__ = ["held_to", "list_length", "rule_words", "run_table", "stops", "terms_words"]
 
@@ -54,7 +54,7 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
 
     # A list may be limited in steps alone; a filter always has an epsilon and a delta.
     delta = exact(terms.delta or 0.0)
-    epsilon = written(terms.epsilon, exact, "")
+    epsilon = cell_text(terms.epsilon, exact, "")
 
     if terms.rule is Rule.LIST:
         # A budget that is opened before the first run holds a list that is still to be settled.
@@ -112,16 +112,16 @@ def held_to(facts: Facts) -> Section:
 def _held_row(entry: Held, *, first: bool) -> TableRow:
     # Rows after the first have a reason, but for the one by which the first run settled the list.
     terms = entry.terms
-    unexplained = NOTHING if first else "settled by what the first run planned"
+    unexplained = EMPTY_CELL if first else "settled by what the first run planned"
     steps = list_length(terms)
 
     return TableRow(
         (
             moment(entry.since),
             rule_words(terms),
-            written(terms.epsilon, exact, "no limit"),
-            written(terms.delta, exact),
-            f"{steps:,}" if terms.rule is Rule.LIST and steps else NOTHING,
+            cell_text(terms.epsilon, exact, "no limit"),
+            cell_text(terms.delta, exact),
+            f"{steps:,}" if terms.rule is Rule.LIST and steps else EMPTY_CELL,
             entry.reason or unexplained,
         )
     )
@@ -202,18 +202,18 @@ def run_table(facts: Facts) -> Table:
                 str(run.number),
                 run_name(run),
                 moment(run.began),
-                f"{run.planned_steps:,}" if run.planned else NOTHING,
+                f"{run.planned_steps:,}" if run.planned else EMPTY_CELL,
                 f"{run.steps:,}",
                 run_state(facts.snapshot, run),
-                run.reason or NOTHING,
-                written(facts.alone.get(run.number), upward),
+                run.reason or EMPTY_CELL,
+                cell_text(facts.alone.get(run.number), upward),
             )
         )
         for run in facts.snapshot.runs
     ]
 
     # Accounted for together, which is not the sum of the column. It stays where rows are left out.
-    total = NOTHING if facts.void else upward(facts.guarantee.upper)
-    last = TableRow(("all", "together", "", NOTHING, f"{facts.snapshot.steps:,}", "", "", total))
+    total = EMPTY_CELL if facts.void else upward(facts.guarantee.upper)
+    last = TableRow(("all", "together", "", EMPTY_CELL, f"{facts.snapshot.steps:,}", "", "", total))
 
     return Table(header, (*capped(rows, len(header)), last), numbers=(3, 4, 7))

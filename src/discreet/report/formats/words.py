@@ -14,8 +14,9 @@ from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency, Unit
 
 __all__ = [
-    "NOTHING",
+    "EMPTY_CELL",
     "adjacency_words",
+    "cell_text",
     "exact",
     "label_words",
     "mark_words",
@@ -25,12 +26,11 @@ __all__ = [
     "people",
     "percent",
     "plain_json",
-    "written",
 ]
 
 _T = TypeVar("_T")
 
-NOTHING = "—"
+EMPTY_CELL = "—"
 """What stands in a cell that has nothing to say."""
 
 
@@ -45,10 +45,10 @@ def exact(number: float) -> str:
     return f"{number:.0f}" if is_whole else repr(number)
 
 
-def written(value: _T | None, write: Callable[[_T], str], otherwise: str = NOTHING) -> str:
+def cell_text(value: _T | None, write: Callable[[_T], str], otherwise: str = EMPTY_CELL) -> str:
     """What `write` makes of a value, or another text where there is none.
 
-    >>> written(0.5, exact), written(None, exact, "no limit")
+    >>> cell_text(0.5, exact), cell_text(None, exact, "no limit")
     ('0.5', 'no limit')
     """
     return otherwise if value is None else write(value)

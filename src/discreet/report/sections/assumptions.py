@@ -245,7 +245,7 @@ def _records(facts: Facts) -> Iterator[Assumption]:
             "Whoever grouped the data answers for it.",
         )
 
-    # Neighbours of equal size tell nothing apart by the number of records, so that it is given away.
+    # Neighbours of equal size do not differ in the number of records, so that it is not protected.
     if facts.guarantee.adjacency is not Adjacency.ADD_OR_REMOVE:
         yield Assumption(
             "The number of records is public",

@@ -14,7 +14,7 @@ from discreet.plan import Plan
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.own_plans import agreement
 from discreet.report.formats.document import Table, TableRow, capped
-from discreet.report.formats.words import NOTHING, exact, measured, moment, multiplier, written
+from discreet.report.formats.words import EMPTY_CELL, cell_text, exact, measured, moment, multiplier
 from discreet.report.sections.deviations import (
     alike,
     charges_of_plan,
@@ -74,7 +74,7 @@ def comparison_notes(facts: Facts) -> tuple[str, ...]:
 
 
 def _row(
-    name: str, plan: str, ledger: str, audit: str = NOTHING, *, alarming: bool = False
+    name: str, plan: str, ledger: str, audit: str = EMPTY_CELL, *, alarming: bool = False
 ) -> TableRow:
     return TableRow((name, plan, ledger, audit), alarming)
 
@@ -94,9 +94,9 @@ def _terms(facts: Facts) -> Iterator[TableRow]:
         charged = set(map(read, runs))
         yield _row(
             name,
-            written(plan, read),
+            cell_text(plan, read),
             _joined(charged),
-            written(facts.audit, read),
+            cell_text(facts.audit, read),
             alarming=plan is not None and charged != {read(plan)},
         )
 
@@ -119,7 +119,7 @@ def _execution(facts: Facts) -> Iterator[TableRow]:
         ),
     )
 
-    yield _row("parameters", NOTHING, _joined(run.parameters.value for run in runs))
+    yield _row("parameters", EMPTY_CELL, _joined(run.parameters.value for run in runs))
 
 
 def _others(facts: Facts) -> Iterator[TableRow]:
@@ -146,7 +146,7 @@ def _steps(facts: Facts, plan: Plan | None, charges: list[Charge]) -> Iterator[T
     steps = 0 if plan is None else sum(facts.plans[name].steps for name in alike(facts, plan))
     yield _row(
         "steps",
-        written(plan, lambda _: f"{steps:,}"),
+        cell_text(plan, lambda _: f"{steps:,}"),
         charged,
         alarming=plan is not None and total - unsettled > steps,
     )
@@ -158,7 +158,7 @@ def _sampling(step: Step | None, charges: list[Charge]) -> TableRow:
     policies = {charge.step.sampling for charge in charges}
     return _row(
         "sampling",
-        written(step, lambda step: step.sampling.phrase),
+        cell_text(step, lambda step: step.sampling.phrase),
         _joined(policy.phrase for policy in policies),
         # That nothing was charged yet is no deviation.
         alarming=step is not None and not policies <= {step.sampling},
@@ -169,7 +169,7 @@ def _multiplier(plan: Plan | None, charges: list[Charge]) -> TableRow:
     """The noise multiplier of all groups together; alarming if any charge is not as planned."""
     return _row(
         "noise multiplier, folded",
-        written(plan, lambda plan: downward(plan.noise_multiplier, 6)),
+        cell_text(plan, lambda plan: downward(plan.noise_multiplier, 6)),
         _joined(map(_folded, charges)),
         alarming=plan is not None
         and plan.private
@@ -197,7 +197,7 @@ def _groups(plan: Plan | None, charges: list[Charge]) -> Iterator[TableRow]:
         charged = taken.get(group, set())
         yield _row(
             f"group {group}",
-            written(planned.get(group), _noise),
+            cell_text(planned.get(group), _noise),
             _joined(map(_noise, charged)),
             alarming=plan is not None and bool(charges) and charged != {planned.get(group)},
         )
@@ -232,10 +232,10 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
 
     audit = facts.audit
     if audit is not None:
-        claimed = written(facts.audited_claim, lambda claim: f"at most {upward(claim)}")
+        claimed = cell_text(facts.audited_claim, lambda claim: f"at most {upward(claim)}")
         yield _row(
             f"epsilon at delta {exact(audit.delta)}, measured",
-            NOTHING,
+            EMPTY_CELL,
             claimed if not facts.void else "no guarantee",
             f"at least {measured(audit.lower)} (confidence {exact(audit.confidence)})",
             alarming=contradicted(facts),
@@ -246,15 +246,18 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
             under = f"at least {measured(audit.assumed_lower)}, if {audit.assumes}"
             yield _row(
                 "measured, under an assumption",
-                NOTHING,
-                NOTHING,
+                EMPTY_CELL,
+                EMPTY_CELL,
                 under,
                 alarming=contradicted(facts),
             )
 
         if comparable(facts) and facts.audited_claim:
             yield _row(
-                "share of the claim reached", NOTHING, NOTHING, _reached(audit, facts.audited_claim)
+                "share of the claim reached",
+                EMPTY_CELL,
+                EMPTY_CELL,
+                _reached(audit, facts.audited_claim),
             )
 
         how = (
@@ -262,11 +265,11 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
             f"{counted(audit.trials, 'trial')}; {moment(audit.made)}"
         )
 
-        yield _row("measured how", NOTHING, NOTHING, how)
-        place = written(facts.audited, lambda audited: audited.value)
+        yield _row("measured how", EMPTY_CELL, EMPTY_CELL, how)
+        place = cell_text(facts.audited, lambda audited: audited.value)
         yield _row(
             "measured for",
-            NOTHING,
+            EMPTY_CELL,
             facts.snapshot.head[:16] + "…",
             f"{audit.ledger_head[:16]}…: {place}",
         )
@@ -286,4 +289,4 @@ def _joined(values: Iterable[str]) -> str:
     """Different values of one thing, few of them."""
     texts = sorted(set(values))
     more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return "; ".join(texts[:_SHOWN]) + more if texts else NOTHING
+    return "; ".join(texts[:_SHOWN]) + more if texts else EMPTY_CELL

@@ -8,7 +8,7 @@ from discreet.ledger.folding import folded_noise_multiplier
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
 from discreet.report.formats.document import Table, TableRow, capped
-from discreet.report.formats.words import NOTHING, exact, multiplier, written
+from discreet.report.formats.words import EMPTY_CELL, cell_text, exact, multiplier
 
 __all__ = ["charges_table", "commands", "cost_share", "executions_table", "share_words"]
 
@@ -28,7 +28,7 @@ def cost_share(query: Query, step: Step) -> float | None:
 
 def share_words(share: float | None) -> str:
     """A share in percent, for people."""
-    return written(share, lambda share: f"{100.0 * share:.3g} %")
+    return cell_text(share, lambda share: f"{100.0 * share:.3g} %")
 
 
 def charges_table(facts: Facts) -> Table:
@@ -65,9 +65,9 @@ def _charge_rows(charge: Charge) -> list[TableRow]:
                     charge.step.sampling.phrase,
                     query.group,
                     query.phrase,
-                    written(numbers, lambda numbers: exact(numbers[0])),
+                    cell_text(numbers, lambda numbers: exact(numbers[0])),
                     _noise(query),
-                    written(ratio, lambda ratio: downward(ratio, 6)),
+                    cell_text(ratio, lambda ratio: downward(ratio, 6)),
                     share_words(cost_share(query, charge.step)),
                 )
             )
@@ -78,7 +78,7 @@ def _charge_rows(charge: Charge) -> list[TableRow]:
 
 def _noise(query: Query) -> str:
     if query.sensitivity_and_noise is None:
-        return NOTHING
+        return EMPTY_CELL
 
     # Noise that is not Gaussian has a scale, which is not its standard deviation.
     noise = exact(query.sensitivity_and_noise[1])
