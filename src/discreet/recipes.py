@@ -32,7 +32,7 @@ from discreet.accounting.calibration.unknowns import (
 from discreet.errors import ParameterError
 from discreet.ledger.events import Poisson
 from discreet.plan import Plan, Programme, Target, default_delta
-from discreet.plan.calibrated import guarantee_of, planned_steps, search
+from discreet.plan.calibrated import epoch_steps, guarantee_of, search
 from discreet.units import Adjacency, Guarantee
 
 __all__ = [
@@ -268,7 +268,7 @@ class _Fixed:
     epochs: float
 
     def steps_at(self, size: int) -> int:
-        return planned_steps(self.epochs, size, self.records) if self.steps is None else self.steps
+        return epoch_steps(self.epochs, size, self.records) if self.steps is None else self.steps
 
 
 def _fixed(owner: str, records: object, steps: object, epochs: object) -> _Fixed:

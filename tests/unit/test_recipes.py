@@ -21,7 +21,7 @@ from discreet.mechanisms import (
     Split,
 )
 from discreet.plan import default_delta
-from discreet.plan.calibrated import planned_steps
+from discreet.plan.calibrated import epoch_steps
 from discreet.recipes import noise_curve, plan_at_average_noise, plan_with_scaled_noise
 from discreet.sampling import Sampler
 from support.source import ROOT
@@ -32,7 +32,7 @@ def test_every_row_is_certified_at_its_own_numbers(held: dict[str, Any]) -> None
     curve = noise_curve(records=60_000, epsilon=3.0, delta=1e-5, batches=[4096, 64, 512], **held)
     assert [row.expected_batch_size for row in curve.rows] == [64, 512, 4096]
     for row in curve.rows:
-        assert row.steps == held.get("steps", planned_steps(20, row.expected_batch_size, 60_000))
+        assert row.steps == held.get("steps", epoch_steps(20, row.expected_batch_size, 60_000))
         assert row.average_noise == row.noise_multiplier / row.expected_batch_size
         made = dp.Plan.dpsgd(
             records=60_000,
@@ -85,7 +85,7 @@ def test_the_smallest_batch_for_a_noise_on_the_average(held: dict[str, Any]) -> 
     assert isinstance(query, dp.ledger.GaussianSum)
     assert query.sensitivity == 0.4
     assert query.noise_std / batch == pytest.approx(0.0008, rel=1e-12)
-    assert made.steps == held.get("steps", planned_steps(20, batch, 60_000))
+    assert made.steps == held.get("steps", epoch_steps(20, batch, 60_000))
     assert made.target is not None
     assert dp.account(made, delta=made.target.delta).upper <= 3.0
     assert made.target.delta == default_delta(60_000)

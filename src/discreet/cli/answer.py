@@ -7,8 +7,6 @@ a reader that goes away (`| head`) is noticed in one place.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +17,10 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-__all__ = ["NO", "YES", "Answer", "answer_table", "on_terminal", "plain_json", "sheet"]
+from discreet._strict_json import to_text
+from discreet.report.formats.words import plain_json
+
+__all__ = ["NO", "YES", "Answer", "answer_table", "on_terminal", "sheet"]
 
 YES = 0
 """Exit code: done, or yes."""
@@ -51,12 +52,17 @@ class Answer:
         """The text that goes to stdout, whole."""
         if self.verbatim is not None:
             return self.verbatim
+
+        # NaN is refused: where a number went wrong, a crash is better than an object that only
+        # some programs can read.
         if self.as_json:
-            return json.dumps(plain_json(self.data), indent=2, allow_nan=False) + "\n"
+            return to_text(plain_json(self.data))
 
         # Names of files and runs are shown as they are: nothing in them is markup.
         width = None if on_terminal() else _WIDE
         console = Console(markup=False, highlight=False, emoji=False, width=width)
+
+        # Without a terminal a paragraph stays one line, so that scripts can search it.
         with console.capture() as captured:
             for block in self.shown:
                 console.print(block, soft_wrap=isinstance(block, str) and not on_terminal())
@@ -68,10 +74,9 @@ class Answer:
 
 def on_terminal() -> bool:
     """Whether stdout is a terminal that shows more than ASCII; else output is plain."""
+    # A process without standard streams has None there, and some streams name no encoding.
     return (
-        sys.stdout is not None
-        and sys.stdout.isatty()
-        and "utf" in (sys.stdout.encoding or "").lower()
+        sys.stdout is not None and sys.stdout.isatty() and "utf" in str(sys.stdout.encoding).lower()
     )
 
 
@@ -80,8 +85,15 @@ def answer_table(*header: str, texts: int = 1) -> Table:
     terminal.
     """
     grid = Table(box=box.SIMPLE_HEAD if on_terminal() else box.MARKDOWN, header_style="bold")
-    for number, name in enumerate(header):
-        grid.add_column(name, justify="left" if number < texts else "right", overflow="fold")
+
+    # Numbers are set to the right, so that their digits stand below each other. What is too wide
+    # is folded: a digest that is cut could not be copied.
+    for name in header:
+        grid.add_column(name, justify="right", overflow="fold")
+
+    for column in grid.columns[:texts]:
+        column.justify = "left"
+
     return grid
 
 
@@ -90,22 +102,8 @@ def sheet(rows: Mapping[str, str]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
+
     for name, value in rows.items():
         grid.add_row(name, value)
+
     return grid
-
-
-def plain_json(value: Any) -> Any:
-    """A value with tuples as lists, and infinity, for which JSON has no number, as a text.
-
-    >>> plain_json({"epsilon": float("inf"), "sampling": ("full batch",)})
-    {'epsilon': 'infinity', 'sampling': ['full batch']}
-    """
-    match value:
-        case Mapping():
-            return {str(name): plain_json(entry) for name, entry in value.items()}
-        case list() | tuple():
-            return [plain_json(entry) for entry in value]
-        case float() if math.isinf(value):
-            return "infinity" if value > 0 else "-infinity"
-    return value

@@ -37,6 +37,8 @@ from discreet.errors import DiscreetError, LedgerCorrupt, ParameterError
 
 __all__ = ["main"]
 
+# 70 is sysexits.h's code for an error in the program; 130 and 141 are what a shell reports of a
+# process that SIGINT (2) or SIGPIPE (13) ended, 128 plus the signal's number.
 _WRONG_INPUT, _BUG, _INTERRUPTED, _UNREAD = 2, 70, 130, 141
 # Newer typers bring their own click along, older ones use the installed one; this is UsageError of
 # either.
@@ -73,6 +75,7 @@ _rows = typer.Typer(
     help="Look into a ledger, move it, or add a row: show, export, import, budget, stop.",
     no_args_is_help=True,
 )
+# `plan` makes a plan when it is called alone, and is a group for `plan show`.
 _plans = typer.Typer(
     cls=PlainGroup,
     invoke_without_command=True,
@@ -147,39 +150,58 @@ def _outcome(arguments: list[str]) -> int:  # noqa: PLR0911  (one for each kind 
         if isinstance(answer, Answer):
             _write(answer.text())
             return answer.code
-        # Newer typers turn an interrupt into its exit code themselves.
+
+        # What is no answer is an exit code: of `--help`, of `--version`, or, by newer typers, of an
+        # interrupt.
         return _say("Interrupted.", _INTERRUPTED) if answer == _INTERRUPTED else int(answer or 0)
+
+    # A ledger that is not sound is an answer, and not wrong input: it comes before its base class.
     except LedgerCorrupt as wrong:
         return _say(str(wrong), NO)
+
+    # Wrong input, noticed by the library or, before any command ran, by typer.
     except DiscreetError as wrong:
         return _say(_sentence(wrong), _WRONG_INPUT)
     except _USAGE_ERROR as wrong:
         return _say(_usage(wrong), _WRONG_INPUT)
+
     except (KeyboardInterrupt, typer.Abort):
         return _say("Interrupted.", _INTERRUPTED)
+
+    # Whoever reads went away (`| head`). Without another place to write to, Python would complain
+    # when it flushes standard output at the end.
     except BrokenPipeError:
-        # Whoever reads went away (`| head`). Without another place to write to, Python would
-        # complain when it flushes standard output at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _UNREAD
+
+    # Files that commands name are checked by them; here is what can still go wrong, such as a full
+    # disk.
     except OSError as refused:
         do = "Check files, permissions and space."
         return _say(f"Expected the system to do as asked. Got {refused}. {do}", _WRONG_INPUT)
-    except Exception:  # noqa: BLE001  (1 would be an answer; a crash is none)
+
+    # A crash must not end with 1, which would be an answer.
+    except Exception:  # noqa: BLE001  (whatever it is, it has an exit code)
         return _say(f"This is a bug of discreet; please report it.\n{traceback.format_exc()}", _BUG)
 
 
 def _write(text: str) -> None:
-    if sys.stdout is not None:
-        # A terminal that cannot show a character gets its code: an error would come after
-        # the work was done.
-        if sys.stdout.encoding.lower().replace("-", "") != "utf8":
-            text = text.encode(sys.stdout.encoding, "backslashreplace").decode(sys.stdout.encoding)
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    if sys.stdout is None:
+        return
+
+    # A terminal that cannot show a character gets its code: an error would come after the work was
+    # done.
+    encoding = sys.stdout.encoding
+    if encoding.lower().replace("-", "") != "utf8":
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+
+    # Flushed here, where a reader that went away is still noticed.
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _say(message: str, code: int) -> int:
+    # Without standard error nobody can be told; the exit code says it all the same.
     if sys.stderr is not None:
         sys.stderr.write(f"discreet: {message.rstrip()}\n")
     return code
@@ -189,17 +211,25 @@ def _sentence(wrong: DiscreetError) -> str:
     """The error's own sentence, with the option's name in the place of the parameter's."""
     if not isinstance(wrong, ParameterError):
         return str(wrong)
+
     same = "--" + wrong.name.replace("_", "-") if wrong.owner in _OWNERS else None
     option = _FLAGS.get((wrong.owner, wrong.name), same)
-    if option is not None:
-        return f"{option} must be {wrong.expected}. Got {wrong.got}. {wrong.do}".rstrip()
-    return str(wrong)
+
+    # What no option set is told as the library tells it: there is nothing better to name.
+    if option is None:
+        return str(wrong)
+
+    return f"{option} must be {wrong.expected}. Got {wrong.got}. {wrong.do}".rstrip()
 
 
 def _usage(wrong: Exception) -> str:
     # Typers differ in where this error comes from, and older ones leave out parts of it.
     context = getattr(wrong, "ctx", None)
-    command = "discreet" if context is None else context.command_path
-    message = getattr(wrong, "format_message", wrong.__str__)()
-    ended = message if message.endswith(("?", "!")) else f"{message.rstrip('.')}."
-    return f"{ended if message else 'A command is missing.'} Try: {command} --help"
+    command = getattr(context, "command_path", "discreet")
+    message = getattr(wrong, "format_message", wrong.__str__)() or "A command is missing."
+
+    # Some messages of typer's end in a full stop, some in none; a suggestion ends in "?".
+    if not message.endswith(("?", "!")):
+        message = f"{message.rstrip('.')}."
+
+    return f"{message} Try: {command} --help"

@@ -28,11 +28,11 @@ __all__ = [
     "read_audit",
     "read_declared",
     "read_ledger",
+    "read_ledger_or_plan",
     "read_optional",
     "read_page",
     "read_plan",
     "read_scores",
-    "read_source",
     "read_tuning",
     "write_all",
 ]
@@ -45,13 +45,18 @@ PLAN_SUFFIXES = (".toml", ".json")
 # Files are told apart by their first bytes, never by their names.
 _LEDGER, _EXPORT = b"SQLite format 3\0", b'{"digest":"'
 _EXISTS = "it exists"
-_LARGEST_PLAN = 2**24  # bytes
+# Bytes. What is larger is no plan and no page, and is not read into memory to find out.
+_LARGEST_TEXT = 2**24
 _ANY = "a ledger, a JSON Lines export of one, or a plan or programme (TOML or JSON)"
 
 
-def read_source(path: Path) -> Ledger | Declaration[Plan]:
+def read_ledger_or_plan(path: Path) -> Ledger | Declaration[Plan]:
     """A ledger, opened to read; an export, loaded; a plan or a programme."""
-    return read_ledger(path) if _is_ledger(path, _ANY) else read_declared(path, _ANY)
+    # The expectation names all kinds: whoever gave none of them reads what would have done.
+    if _is_ledger(path, _ANY):
+        return read_ledger(path)
+
+    return read_declared(path, _ANY)
 
 
 def read_ledger(path: Path) -> Ledger:
@@ -68,6 +73,7 @@ def read_ledger(path: Path) -> Ledger:
         raise DiscreetError(
             expected=expected, got=f"{path}, which is neither", do="Pass the path of the ledger."
         )
+
     return Ledger.load(path) if is_export(path) else Ledger.open(path, "r")
 
 
@@ -82,12 +88,15 @@ def read_plan(path: Path) -> Plan:
 
     expected = "a plan (TOML or JSON)"
     declared = read_declared(path, expected)
+
+    # Whoever asks for one plan cannot be given several: which of them would be a guess.
     if not isinstance(declared, Plan):
         raise DiscreetError(
             expected=expected,
             got=f"{path}, a programme of {len(declared.plans)} plans",
             do="Save one of its plans: programme[name].save(...).",
         )
+
     return declared
 
 
@@ -97,22 +106,17 @@ def read_declared(
     """A plan or a programme, whatever the name of its file."""
     from discreet.plan.programme import from_text
 
-    beginning = _beginning(path, expected)
-    if beginning.startswith((_LEDGER, _EXPORT)):
+    # A ledger in the place of a plan is the likeliest mistake, so it is named.
+    if _beginning(path, expected).startswith((_LEDGER, _EXPORT)):
         raise DiscreetError(
             expected=expected,
             got=f"{path}, which is a ledger",
             do="Pass the file that `--save` wrote.",
         )
-    # Text has no zero bytes; and what is larger than this is no plan and no page.
-    if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
-        raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
+
+    text = _read_text(path, expected)
     try:
-        return from_text(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as refused:
-        raise DiscreetError(
-            expected=expected, got=f"{path}: {refused}", do="Check the path."
-        ) from None
+        return from_text(text)
     except DiscreetError as wrong:
         raise DiscreetError(
             expected=expected,
@@ -123,16 +127,24 @@ def read_declared(
 
 def read_optional(read: Callable[[Path], _T], path: Path | None) -> _T | None:
     """What `read` makes of the file; None where the option that names it was left out."""
-    return None if path is None else read(path)
+    if path is None:
+        return None
+
+    return read(path)
 
 
 def read_page(path: Path) -> str:
     """The text of a report, in whatever format."""
-    expected = "a report (.html, .md or .json)"
-    beginning = _beginning(path, expected)
-    # Text has no zero bytes; and what is larger than this is no plan and no page.
-    if b"\0" in beginning or path.stat().st_size > _LARGEST_PLAN:
+    return _read_text(path, "a report (.html, .md or .json)")
+
+
+def _read_text(path: Path, expected: str) -> str:
+    # Text has no zero bytes. Looking at the beginning alone is enough to name most mistakes; what
+    # comes later is for the decoder.
+    if b"\0" in _beginning(path, expected) or path.stat().st_size > _LARGEST_TEXT:
         raise DiscreetError(expected=expected, got=f"{path}, which is none", do="Check the path.")
+
+    # UTF-8 whatever the locale says: that is what this library writes.
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as refused:
@@ -163,6 +175,7 @@ def read_tuning(path: Path) -> Tuning:
 
 
 def _loaded(path: Path, expected: str, load: Callable[[Path], _T]) -> _T:
+    # For its errors: what is not there, or may not be read, is named as everywhere else.
     _beginning(path, expected)
     try:
         return load(path)
@@ -178,11 +191,13 @@ def _unreadable(path: Path, wrong: DiscreetError) -> str:
 
 def _is_ledger(path: Path, expected: str) -> bool:
     beginning = _beginning(path, expected)
+
     # An empty file may be a ledger that lost its rows: the worst that it can be is said.
     if not beginning:
         raise LedgerCorrupt(
             expected=expected, got=f"{path}, an empty file", do="Restore it from a copy."
         )
+
     return beginning.startswith((_LEDGER, _EXPORT))
 
 
@@ -192,7 +207,10 @@ def _beginning(path: Path, expected: str) -> bytes:
         got = "no file" if os.path.lexists(path) else "nothing there"
         if path.is_dir():
             got = "a folder"
+
         raise DiscreetError(expected=f"{expected}, at {path}", got=got, do="Check the path.")
+
+    # Enough for the mark of every kind of file, and for a zero byte to show in what is no text.
     try:
         with path.open("rb") as file:
             return file.read(4096)
@@ -219,45 +237,56 @@ def check_outputs(
         forcible: whether the command could be told so.
         inputs: files that are read, and never replaced.
     """
-    taken = {path.resolve(): "a file that is read" for path in inputs if path is not None}
-    for path in paths:
-        if path is None:
-            continue
+    # Resolved, so that two names of one file are one file, whichever way they are written.
+    taken = {path.resolve(): "a file that is read" for path in filter(None, inputs)}
+
+    for path in filter(None, paths):
         trouble = _trouble(path, suffixes, force=force) or taken.get(path.resolve())
-        if trouble:
-            # Only a file in the way can be forced, and only where the command has the option.
-            forced = ", or pass --force" if trouble == _EXISTS and forcible else ""
-            raise DiscreetError(
-                expected=f"a path to write to that ends in {' or '.join(suffixes)}",
-                got=f"{path}: {trouble}",
-                do=f"Choose another path{forced}. Nothing was written.",
-            )
         taken[path.resolve()] = "named twice"
+        if not trouble:
+            continue
+
+        # Only a file in the way can be forced, and only where the command has the option.
+        forced = ", or pass --force" if forcible and trouble == _EXISTS else ""
+        raise DiscreetError(
+            expected=f"a path to write to that ends in {' or '.join(suffixes)}",
+            got=f"{path}: {trouble}",
+            do=f"Choose another path{forced}. Nothing was written.",
+        )
 
 
 def _trouble(path: Path, suffixes: Sequence[str], *, force: bool) -> str:
     if path.suffix not in suffixes:
         return "another suffix"
+
     if path.is_dir():
         return "a folder"
+
+    # A link to nowhere counts as well: whoever made it wanted something there.
     if os.path.lexists(path) and not force:
         return _EXISTS
+
     if not path.parent.is_dir():
         return "no such folder"
-    return (
-        "" if os.access(path.parent, os.W_OK | os.X_OK) else "a folder that may not be written to"
-    )
+
+    # To make a file in a folder, one must be allowed to change its list of names and to enter it.
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return "a folder that may not be written to"
+
+    return ""
 
 
 def plan_bytes(plan: Plan, path: Path) -> bytes:
     """The plan as it is written to a file of this name."""
-    return (plan.to_json() if path.suffix == ".json" else plan.to_toml()).encode()
+    text = plan.to_json() if path.suffix == ".json" else plan.to_toml()
+    return text.encode()
 
 
 def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
     """Write each file whole or not at all; without `force` all or none, and nothing is replaced."""
     drafts = {path: path.with_name(f".{secrets.token_hex(8)}.new") for path in contents}
     linked: list[Path] = []
+
     try:
         # Each content is on the disk, under a name of its own, before the first file appears.
         for path, content in contents.items():
@@ -265,6 +294,7 @@ def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+
         for path, draft in drafts.items():
             if force:
                 draft.replace(path)
@@ -272,14 +302,19 @@ def write_all(contents: Mapping[Path, bytes], *, force: bool) -> None:
                 # Unlike a rename, a link fails where a file has appeared in the meantime.
                 os.link(draft, path)
                 linked.append(path)
+
+    # What appeared before the failure is taken back: a reader must not take half for the whole.
     except OSError as refused:
         for path in linked:
             path.unlink(missing_ok=True)
+
         raise DiscreetError(
             expected="to write what was asked for",
             got=f"{', '.join(map(str, contents))}: {refused.strerror}",
             do="Check the folder. Nothing was written.",
         ) from None
+
+    # Drafts that were renamed are gone, those that were linked have a second name now.
     finally:
         for draft in drafts.values():
             with suppress(OSError):

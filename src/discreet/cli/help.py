@@ -49,6 +49,7 @@ def _format(
     examples, command.epilog = command.epilog, None
     format_help(ctx, formatter)
     command.epilog = examples
+
     if examples:
         typer.echo(examples)
 

@@ -18,8 +18,11 @@ __all__ = [
     "Force",
     "LedgerFile",
     "PlanFile",
+    "SavedPlan",
+    "count_option",
     "finite_option",
     "flag",
+    "number_option",
     "refuse_budget",
     "whole_option",
 ]
@@ -36,6 +39,8 @@ def finite_option(text: str | float) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
+
+    # Typer hands over a default as well, which is a number already: `float` takes both.
     if not math.isfinite(number):
         raise typer.BadParameter(f"Expected a finite number. Got {str(text)[:80]!r}.")
     return number
@@ -62,19 +67,44 @@ def flag(name: str, text: str) -> Any:
     return typer.Option(name, help=text, metavar="")
 
 
+def number_option(metavar: str, text: str, *, panel: str | None = None) -> Any:
+    """An option that takes a finite number.
+
+    Args:
+        metavar: what the help shows in the place of the number.
+        text: what the help says about it.
+        panel: title of the part of the help in which it stands; left out, among the others.
+    """
+    return typer.Option(
+        parser=finite_option,
+        metavar=metavar,
+        help=text,
+        rich_help_panel=panel,
+    )
+
+
+def count_option(text: str, *, panel: str | None = None) -> Any:
+    """An option that takes a whole number; for `text` and `panel` see `number_option`."""
+    return typer.Option(
+        parser=whole_option,
+        metavar="N",
+        help=text,
+        rich_help_panel=panel,
+    )
+
+
 AsJson: TypeAlias = Annotated[
     bool, flag("--json", "One JSON object on stdout, numbers not rounded.")
 ]
 Delta: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        "--delta",
-        parser=finite_option,
-        metavar="DELTA",
-        help="Delta of the claim, in (0, 1); by default the ledger's own.",
-    ),
+    number_option("DELTA", "Delta of the claim, in (0, 1); by default the ledger's own."),
 ]
 Force: TypeAlias = Annotated[bool, flag("--force", "Replace output files that exist.")]
+SavedPlan: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--save", metavar="FILE", help="Write the plan to a .toml or .json file."),
+]
 LedgerFile: TypeAlias = Annotated[
     Path,
     typer.Argument(

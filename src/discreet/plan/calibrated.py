@@ -36,8 +36,8 @@ __all__ = [
     "Request",
     "Target",
     "default_delta",
+    "epoch_steps",
     "guarantee_of",
-    "planned_steps",
     "search",
 ]
 
@@ -98,14 +98,14 @@ def default_delta(records: int) -> float:
     return float(f"1e-{tens}")
 
 
-def planned_steps(epochs: float, expected_batch_size: float, records: int) -> int:
+def epoch_steps(epochs: float, expected_batch_size: float, records: int) -> int:
     """Steps for a number of passes: epochs * records / expected_batch_size, rounded up.
 
     The numbers are read as the decimals that Python prints, and one part in 10^12 is forgiven, so
     that 0.1 epochs of batches of 10 of 1,000 records are 10 steps and not 11. The result is what is
     drawn and what is charged, so that rounding can never come between the two (P32).
 
-    >>> planned_steps(20, 512, 60_000), planned_steps(0.1, 10, 1_000), planned_steps(1, 1 / 3, 1)
+    >>> epoch_steps(20, 512, 60_000), epoch_steps(0.1, 10, 1_000), epoch_steps(1, 1 / 3, 1)
     (2344, 10, 3)
     """
     passes = Fraction(repr(check.positive(_OWNER, "epochs", epochs)))
@@ -296,11 +296,11 @@ class Request:
             self.sampling_probability,
         ):
             case (None, float(epochs), float(batch), int(records), _):
-                return planned_steps(epochs, batch, records)
+                return epoch_steps(epochs, batch, records)
 
             # With a probability q alone an epoch is 1/q steps, whatever the number of records.
             case (None, float(epochs), _, _, float(probability)):
-                return planned_steps(epochs, probability, 1)
+                return epoch_steps(epochs, probability, 1)
 
         return self.epochs if self.steps is None else self.steps
 
@@ -322,11 +322,11 @@ class Request:
             case (int(records), _, float(epochs)):
 
                 def cost(batch: int) -> Guarantee:
-                    numbers = (batch / records, planned_steps(epochs, batch, records), noise)
+                    numbers = (batch / records, epoch_steps(epochs, batch, records), noise)
                     return guarantee_of(numbers, target.delta, self.adjacency)
 
                 batch = search(cost, records, target, rising=True)
-                steps = planned_steps(epochs, batch, records)
+                steps = epoch_steps(epochs, batch, records)
                 return Numbers(batch / records, steps, noise, target)
 
         raise _refused("records", "given, to find the batch for a number of epochs", "None")

@@ -76,28 +76,32 @@ def compose_document(facts: Facts, deviations: tuple[Deviation, ...]) -> Documen
 
 
 def _compared(facts: Facts) -> str:
+    # What was not given is named: a comparison that nobody made must not look like one that passed.
     sources = {"plan": facts.plan, "audit": facts.audit}
     missing = [name for name, value in sources.items() if value is None]
-    there = [f"the {name}" for name, value in sources.items() if value is not None]
+    there = [f"the {name}" for name in sources if name not in missing]
 
     if any(run.plan for run in facts.snapshot.runs):
         there.append("the plans in its own rows")
 
-    with_what = f"with {' and '.join(there)}" if there else "with nothing but itself"
-    return f"The ledger was compared {with_what}." + (
-        f" Not given: {', '.join(missing)}." if missing else ""
-    )
+    words = f"The ledger was compared with {' and '.join(there) or 'nothing but itself'}."
+    if missing:
+        words += f" Not given: {', '.join(missing)}."
+
+    return words
 
 
 # --- charts ---
 
 
 def _tradeoff(facts: Facts) -> LineChart | None:
+    # The point that the headline names lies on this line: both are read from one curve.
     hits = headline.hits_at_one_percent(facts)
     if facts.tradeoff is None or hits is None:
         return None
 
     rates = np.geomspace(1e-3, 1.0, 61)
+
     # 2^-50 covers the rounding of the subtraction: the line is never below the bound.
     best = np.minimum(1.0, 1.0 - facts.tradeoff.miss_rate(rates) + 2.0**-50)
     rows = tuple(
@@ -122,6 +126,7 @@ def _tradeoff(facts: Facts) -> LineChart | None:
 
 
 def _spending(facts: Facts) -> LineChart | None:
+    # Fewer than two: nothing was spent, or no claim can be made about a part of the steps.
     points = facts.spending
     if len(points) < 2:
         return None
@@ -147,6 +152,7 @@ def _spending(facts: Facts) -> LineChart | None:
 
 
 def _chart_notes(facts: Facts) -> tuple[str, ...]:
+    # Whatever stands in the place of a curve, or against one, is said beside it.
     notes = []
     if contradicted(facts):
         notes.append(
@@ -173,6 +179,7 @@ def _chart_notes(facts: Facts) -> tuple[str, ...]:
 
 def _groups(facts: Facts) -> tuple[Bars, ...]:
     """One chart for each kind of step, those taken most often first."""
+    # Equal steps of different runs are one kind.
     counts: dict[Step, int] = {}
     for charge in facts.snapshot.charges:
         if charge.count:
@@ -186,6 +193,7 @@ def _groups(facts: Facts) -> tuple[Bars, ...]:
 
 
 def _bars(key: str, step: Step, count: int) -> Bars:
+    # Queries that compose apart have no share, and stand last.
     shares = sorted(
         ((query, cost_share(query, step)) for query in step.queries),
         key=lambda pair: -(pair[1] or 0.0),
@@ -194,6 +202,7 @@ def _bars(key: str, step: Step, count: int) -> Bars:
     bars = [
         ShareBar(query.group, share, _bar_note(query, share)) for query, share in shares[:_BARS]
     ]
+    # Shares add up to the cost of a step because its queries fold into one Gaussian.
     words = (
         "A group's share of the cost is (sensitivity/noise)² over the sum of all groups."
         if len(shares) > 1
@@ -208,6 +217,7 @@ def _bars(key: str, step: Step, count: int) -> Bars:
 
 
 def _bar_note(query: Query, share: float | None) -> str:
+    # Queries without a multiplier are described by their kind.
     ratio = multiplier(query)
     noise = query.phrase if ratio is None else f"noise {downward(ratio)} times the sensitivity"
     return f"{share_words(share)}; {noise}" if share is not None else f"counted apart; {noise}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from discreet._files import checked_path, write_over
+from discreet._strict_json import to_text
 from discreet.auditing import Audit
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
@@ -20,6 +18,7 @@ from discreet.report.facts.subject import Subject
 from discreet.report.formats.document import Deviation, Document
 from discreet.report.formats.markdown import markdown
 from discreet.report.formats.page import page
+from discreet.report.formats.words import plain_json
 from discreet.report.layout import compose_document
 from discreet.report.sections.deviations import deviations
 from discreet.tuning import Tuning
@@ -87,6 +86,8 @@ class Report:
                 ledger.
         """
         facts = gather(ledger, delta=delta, plan=plan, audit=audit, tuning=tuning, subject=subject)
+
+        # The headline says whether the claim holds, so that deviations come before the document.
         disagreements = deviations(facts)
         return cls(compose_document(facts, disagreements), facts.guarantee, disagreements)
 
@@ -110,10 +111,7 @@ class Report:
 
     def json(self) -> str:
         """The report for programs: the same words, and numbers that are not rounded."""
-        return (
-            json.dumps(_plain(asdict(self._document)), indent=2, allow_nan=False, ensure_ascii=True)
-            + "\n"
-        )
+        return to_text(plain_json(asdict(self._document)))
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write .html, .md or .json, by the suffix of the path: whole or not at all, over an
@@ -123,6 +121,8 @@ class Report:
             The path.
         """
         place = checked_path("Report.write", path)
+
+        # Methods, not texts: only the format that is asked for is composed.
         formats = {".html": self.html, ".md": self.markdown, ".json": self.json}
 
         if place.suffix not in formats:
@@ -135,16 +135,3 @@ class Report:
 
         write_over("Report.write", place, formats[place.suffix]().encode())
         return place
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity: it is a word."""
-    match value:
-        case dict():
-            return {name: _plain(part) for name, part in value.items()}
-        case list() | tuple():
-            return [_plain(part) for part in value]
-        case float() if math.isinf(value):
-            return "infinity"
-        case _:
-            return value

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from discreet.cli.answer import Answer, answer_table, plain_json, sheet
+from discreet.cli.answer import Answer, answer_table, sheet
+from discreet.report.formats.words import plain_json
 
 
 def test_json_is_one_object_with_unrounded_numbers_and_infinity_in_words() -> None:

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 import discreet as dp
-from discreet.cli.files import check_outputs, read_declared, read_plan, read_source, write_all
+from discreet.cli.files import (
+    check_outputs,
+    read_declared,
+    read_ledger_or_plan,
+    read_plan,
+    write_all,
+)
 from discreet.errors import DiscreetError
 
 
@@ -64,7 +70,7 @@ def test_a_programme_is_told_from_a_plan_by_content(tmp_path: Path, suffix: str)
     plan.save(tmp_path / f"plan{suffix}")
     assert (
         read_declared(tmp_path / f"both{suffix}")
-        == read_source(tmp_path / f"both{suffix}")
+        == read_ledger_or_plan(tmp_path / f"both{suffix}")
         == programme
     )
     assert (

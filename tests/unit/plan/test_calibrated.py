@@ -8,7 +8,7 @@ import pytest
 
 import discreet as dp
 from discreet.plan import Target, default_delta
-from discreet.plan.calibrated import planned_steps, search
+from discreet.plan.calibrated import epoch_steps, search
 
 GIVEN: dict[str, Any] = {"sampling_probability": 0.01, "steps": 10, "noise_multiplier": 1.1}
 NAMED = [
@@ -152,7 +152,7 @@ def test_p38_one_step_or_one_record_more_would_exceed_the_target() -> None:
     )
     for beyond in (longer, larger):
         assert dp.account(beyond, delta=1e-5).upper > 1.0 * (1 - 1e-3)
-    assert largest.steps == planned_steps(4, round(largest.expected_batch_size), 2_000)
+    assert largest.steps == epoch_steps(4, round(largest.expected_batch_size), 2_000)
 
 
 def test_an_infeasible_target_names_the_floor() -> None:
@@ -192,7 +192,7 @@ def test_a_search_on_a_cost_that_is_not_monotone_still_meets_the_target() -> Non
 def test_p32_epochs_become_steps_by_one_stated_rule(
     epochs: float, batch: float, records: int, steps: int
 ) -> None:
-    assert planned_steps(epochs, batch, records) == steps
+    assert epoch_steps(epochs, batch, records) == steps
 
 
 @pytest.mark.parametrize("probability", [1 / n for n in range(1, 200)])

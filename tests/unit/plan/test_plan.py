@@ -10,7 +10,7 @@ import pytest
 import discreet as dp
 from discreet.mechanisms import AdaptiveClip, Gaussian, Groups, Microbatches, NotPrivate, Split
 from discreet.plan import Schedule, Target
-from discreet.plan.calibrated import planned_steps
+from discreet.plan.calibrated import epoch_steps
 from discreet.randomness.source import Source
 from discreet.sampling import Owners, Sampler
 
@@ -118,7 +118,7 @@ def test_numbers_of_other_libraries_are_python_numbers_in_a_plan() -> None:
     made = plan(leaves={"w": np.int32(3)})
     assert made == plan(leaves={"w": 3})
     assert dp.Plan.from_json(made.to_json()) == made
-    assert planned_steps(np.float32(20), np.int64(512), np.uint32(60_000)) == 2344  # type: ignore[arg-type]
+    assert epoch_steps(np.float32(20), np.int64(512), np.uint32(60_000)) == 2344  # type: ignore[arg-type]
 
 
 def test_one_group_without_privacy_voids_the_whole_plan() -> None:

@@ -13,8 +13,8 @@ import typer
 import discreet as dp
 from discreet._digits import upward
 from discreet.cli.answer import NO, YES, Answer, answer_table
-from discreet.cli.files import read_source
-from discreet.cli.options import AsJson, Delta, finite_option
+from discreet.cli.files import read_ledger_or_plan
+from discreet.cli.options import AsJson, Delta, number_option
 from discreet.cli.views.attack import attack
 from discreet.cli.views.words import guarantee_data, guarantee_in_words
 from discreet.errors import AccountingError, DiscreetError
@@ -93,22 +93,14 @@ def account(
     delta: Delta = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="EPSILON",
-            help="Instead of --delta: find delta at this epsilon.",
-        ),
+        number_option("EPSILON", "Instead of --delta: find delta at this epsilon."),
     ] = None,
     accountant: Annotated[
         Accountants, typer.Option(help="Which analysis; both are valid.")
     ] = Accountants.TIGHT,
     at_most: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="EPSILON",
-            help="Exit with 1 if epsilon at --delta may be above this.",
-        ),
+        number_option("EPSILON", "Exit with 1 if epsilon at --delta may be above this."),
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
@@ -119,7 +111,9 @@ def account(
     of them together is stated. Exits with 1 if there is no guarantee.
     """
     _check_levels(delta, epsilon, at_most)
-    sources = [_read(path) for path in source]
+    sources = list(map(_read, source))
+
+    # A delta that nobody gave is taken from the ledgers, if they agree on one.
     if delta is None and epsilon is None:
         delta = _common_delta(sources)
 
@@ -134,26 +128,24 @@ def account(
     lines, facts = guarantee_in_words(guarantees[0], attack(together, guarantees[0]))
     shown: list[RenderableType] = [_heading(sources), *_statement(guarantees, epsilon, lines)]
 
-    kind, name = sources[0].kind, str(source[0]) if len(sources) == 1 else None
+    # Of one source its cost alone is the claim itself, and is not computed a second time.
+    data: dict[str, Any] = {"source": str(source[0]), "kind": sources[0].kind}
     if len(sources) > 1:
-        kind = "several"
+        data = {"source": None, "kind": "several"}
         sources = [_alone(entry, delta, guarantees[0]) for entry in sources]
         shown += ["", _sources_table(sources)]
 
+    data["sources"] = [entry.data() for entry in sources]
+    data["guarantees"] = list(map(guarantee_data, guarantees))
+
     # Without a guarantee the answer is no, whether or not there is a limit.
     code = NO if guarantees[0].voided_by else YES
-    limit: dict[str, Any] = {}
     if at_most is not None:
         code, words = _within(guarantees, at_most)
         shown += words
-        limit = {"at_most": at_most, "within": code == YES}
-    data = {
-        "source": name,
-        "kind": kind,
-        "sources": [entry.data() for entry in sources],
-        "guarantees": list(map(guarantee_data, guarantees)),
-    }
-    return Answer(data=data | facts | limit, shown=shown, code=code, as_json=as_json)
+        facts |= {"at_most": at_most, "within": code == YES}
+
+    return Answer(data=data | facts, shown=shown, code=code, as_json=as_json)
 
 
 def _check_levels(delta: float | None, epsilon: float | None, at_most: float | None) -> None:
@@ -166,7 +158,10 @@ def _check_levels(delta: float | None, epsilon: float | None, at_most: float | N
 
     # A limit on epsilon can only be compared with an epsilon that is computed, at some delta.
     if at_most is not None and (epsilon is not None or at_most <= 0.0):
-        got = f"--at-most {at_most!r}" + (" with --epsilon" if epsilon is not None else "")
+        got = f"--at-most {at_most!r}"
+        if epsilon is not None:
+            got += " with --epsilon"
+
         raise DiscreetError(
             expected="--at-most above 0, at a delta",
             got=got,
@@ -175,7 +170,7 @@ def _check_levels(delta: float | None, epsilon: float | None, at_most: float | N
 
 
 def _read(path: Path) -> _Source:
-    source = read_source(path)
+    source = read_ledger_or_plan(path)
     if not isinstance(source, dp.Ledger):
         kind = "plan" if isinstance(source, dp.Plan) else "programme"
         return _Source(path, kind, source.snapshot())
@@ -191,13 +186,15 @@ def _common_delta(sources: Sequence[_Source]) -> float:
 
     deltas = {known_delta(source.snapshot) for source in sources}
     delta = deltas.pop() if len(deltas) == 1 else None
+
+    # A single None was popped above: then no source names a delta, and nothing is left.
     if delta is None:
-        # A single None was popped above: then no source names a delta.
         raise DiscreetError(
             expected="--delta, or --epsilon, where the ledger names no delta",
             got="sources that name different ones, or none" if deltas else "neither",
             do="Give one: the other is computed.",
         )
+
     return delta
 
 
@@ -205,9 +202,11 @@ def _alone(source: _Source, delta: float | None, together: dp.Guarantee) -> _Sou
     """The source with what it costs by itself, where that can be stated at this delta."""
     if together.voided_by or delta is None:
         return source
+
+    # Nothing can be stated where nothing was charged, or of a filter with another delta.
     try:
         return replace(source, epsilon=dp.account(source.snapshot, delta=delta).upper)
-    except AccountingError:  # nothing was charged, or a filter with another delta
+    except AccountingError:
         return source
 
 
@@ -230,6 +229,7 @@ def _statement(
             for guarantee in guarantees
         ]
         lines.append("Delta at epsilon " + "; ".join(deltas))
+
     return lines
 
 
@@ -247,18 +247,22 @@ def _within(guarantees: Sequence[dp.Guarantee], at_most: float) -> tuple[int, li
 def _heading(sources: Sequence[_Source]) -> str:
     if len(sources) > 1:
         return f"What these {len(sources)} sources cost together, if they are about one data set:"
+
+    # An export is a ledger, too; a plan or a programme has cost nothing yet.
     return "What the ledger says:" if sources[0].kind == "ledger" else "If executed as planned:"
 
 
 def _accountant_line(guarantee: dp.Guarantee) -> str:
+    # The sentence of a guarantee names its accountant in a line of its own.
     return next(line for line in str(guarantee).splitlines() if line.startswith("Accountant: "))
 
 
 def _sources_table(sources: Sequence[_Source]) -> RenderableType:
     rows = answer_table("source", "kind", "identity", "runs", "steps", "epsilon alone", texts=3)
+
+    # A plan has no identity: it is not a file that remembers what was charged.
     for source in sources:
         snapshot = source.snapshot
-        # A plan has no identity: it is not a file that remembers what was charged.
         rows.add_row(
             str(source.path),
             source.kind,

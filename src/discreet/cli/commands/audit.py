@@ -26,10 +26,10 @@ from discreet.cli.options import (
     BudgetDelta,
     BudgetEpsilon,
     Delta,
-    finite_option,
+    count_option,
     flag,
+    number_option,
     refuse_budget,
-    whole_option,
 )
 from discreet.cli.views.words import guarantee_data
 from discreet.errors import DiscreetError
@@ -83,9 +83,7 @@ def audit(
     delta: Delta = None,
     confidence: Annotated[
         float,
-        typer.Option(
-            parser=finite_option, metavar="NUMBER", help="Of all bounds together, in (0, 1)."
-        ),
+        number_option("NUMBER", "Of all bounds together, in (0, 1)."),
     ] = 0.95,
     assume_scaled: Annotated[
         bool,
@@ -97,19 +95,15 @@ def audit(
     ] = False,
     canaries: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_option, metavar="N", help="With --plan: in each run; 1000 by default."
-        ),
+        count_option("With --plan: in each run; 1000 by default."),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(parser=whole_option, metavar="N", help="With --plan: runs; 20 by default."),
+        count_option("With --plan: runs; 20 by default."),
     ] = None,
     processes: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_option, metavar="N", help="With --plan: that share the runs; 1 by default."
-        ),
+        count_option("With --plan: that share the runs; 1 by default."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -128,6 +122,8 @@ def audit(
     1 - confidence at most; PASS proves nothing.
     """
     refuse_budget(budget_epsilon, budget_delta)
+
+    # The kind of attack decides which options mean anything; the others are refused by name.
     _check_inputs(path, scores, plan, output)
     sizes = {"--canaries": canaries, "--trials": trials, "--processes": processes}
     _check_options(sizes, by_plan=plan is not None, assume_scaled=assume_scaled)
@@ -138,6 +134,7 @@ def audit(
     check.fraction("audit", "confidence", confidence)
     measured = read_optional(read_scores, scores)
     declared = read_optional(read_plan, plan)
+
     from discreet import verdict
     from discreet.auditing.attacks.white_box import independent
 
@@ -145,12 +142,14 @@ def audit(
         source: Any = declared if ledger is None else ledger
         if delta is None:
             delta = _delta(declared, ledger)
+
         if declared is not None:
             # Stated before the attack as well: a claim that cannot be stated needs no attack.
             _check_same(declared, ledger)
             verdict.claim_of(source, delta=delta)
             measured = _attack(declared, sizes)
             assume_scaled = independent(declared)
+
         result = verdict.audit(
             source,
             measured,  # type: ignore[arg-type]  # there are scores, or a plan was attacked
@@ -162,9 +161,12 @@ def audit(
     shown = [str(result)]
     if plan is not None:
         shown.append(_MECHANISM)
+
+    # A plan that was attacked alone has no ledger that the audit's record could name.
     if output is not None and result.audit is not None:
         result.audit.save(output)
         shown.append(f"Written: {output}")
+
     code = YES if result.passed else NO
     return Answer(data=_data(result, output), shown=shown, code=code, as_json=as_json)
 
@@ -172,11 +174,13 @@ def audit(
 def _check_inputs(
     path: Path | None, scores: Path | None, plan: Path | None, output: Path | None
 ) -> None:
+    # Exactly one of the two says what is attacked: runs by their scores, or a plan's mechanism.
     if (scores is None) == (plan is None):
         got = "neither" if scores is None else "both"
         raise DiscreetError(
             expected="--scores or --plan, but not both", got=got, do="Give what is to be attacked."
         )
+
     if path is None and (scores is not None or output is not None):
         option = "--scores" if scores is not None else "--output"
         raise DiscreetError(
@@ -210,6 +214,8 @@ def _delta(plan: Plan | None, ledger: Ledger | None) -> float | None:
 
     if plan is not None and plan.target is not None:
         return plan.target.delta
+
+    # None is for `verdict` to refuse, in the words of the library.
     return None if ledger is None else known_delta(ledger.snapshot())
 
 
@@ -217,6 +223,8 @@ def _check_same(plan: Plan, ledger: Ledger | None) -> None:
     """Refuse to lay an attack on one mechanism against the claim of another."""
     if ledger is None:
         return
+
+    # One plan may have been charged in several runs, of which none took all steps.
     charged: Counter[Any] = Counter()
     for charge in ledger.charges():
         run = charge.run

@@ -14,7 +14,7 @@ import typer
 import discreet as dp
 from discreet.cli.answer import Answer, sheet
 from discreet.cli.files import read_ledger, write_all
-from discreet.cli.options import AsJson, finite_option
+from discreet.cli.options import AsJson, number_option
 from discreet.cli.views.words import guarantee_data, guarantee_in_words
 from discreet.errors import DiscreetError
 from discreet.plan import Target
@@ -38,12 +38,8 @@ _LAST = 20
 
 
 def demo(
-    epsilon: Annotated[
-        float, typer.Option(parser=finite_option, metavar="EPSILON", help="The target.")
-    ] = 3.0,
-    delta: Annotated[
-        float, typer.Option(parser=finite_option, metavar="DELTA", help="Of the target.")
-    ] = 1e-5,
+    epsilon: Annotated[float, number_option("EPSILON", "The target.")] = 3.0,
+    delta: Annotated[float, number_option("DELTA", "Of the target.")] = 1e-5,
     into: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the files go; made if it does not exist.")
     ] = Path("out"),
@@ -56,12 +52,16 @@ def demo(
     their budget is counted by.
     """
     began = time.perf_counter()
+
+    # What can be refused is refused before torch is imported, which takes seconds.
     target = Target(epsilon, delta)
     _check_folder(into)
     training = _training()
     plan = plan_for(target, training.RECORDS, training.STATISTIC)
     digits = training.load_digits()
     into.mkdir(parents=True, exist_ok=True)
+
+    # On standard error, before the training begins: standard output is the answer's.
     if not as_json:
         sys.stderr.write(f"{plan.explain()}\n\n")
     files = [into / name for name in (_LEDGER, *_OTHERS)]
@@ -70,6 +70,8 @@ def demo(
     # ledger be deleted.
     for path in files:
         path.unlink(missing_ok=True)
+
+    # Released values only: what is logged of a step went through its noise.
     plan.save(into / "plan.toml")
     logged: list[Logged] = []
     model, guarantee = training.train(
@@ -77,6 +79,7 @@ def demo(
     )
     _write_report(files[0], plan, into)
 
+    # The same model and number of steps without clipping and noise, to see what privacy costs here.
     plain = training.train_without_privacy(
         digits, steps=plan.steps, batch_size=round(plan.expected_batch_size)
     )
@@ -86,6 +89,8 @@ def demo(
     )
     metric, error = _averaged(logged[-_LAST:], training.STATISTIC)
     seconds = time.perf_counter() - began
+
+    # None: what an attacker can do is left to `discreet account`.
     lines, facts = guarantee_in_words(guarantee, None)
     data: dict[str, Any] = {
         "guarantee": guarantee_data(guarantee),
@@ -138,6 +143,7 @@ def plan_for(target: Target, records: int, statistic: str) -> dp.Plan:
     """
     from discreet.recipes import plan_with_scaled_noise
 
+    # What counts here is the ratio of the two noises: calibrating scales both by one factor.
     groups = dp.Groups({"grad/*": dp.Gaussian(_CLIP_NORM, 1.0), statistic: dp.Gaussian(1.0, 12.0)})
     sampler = dp.Sampler(dp.Everything(), records=records, steps=_STEPS)
     return plan_with_scaled_noise(
@@ -148,21 +154,25 @@ def plan_for(target: Target, records: int, statistic: str) -> dp.Plan:
 def _check_folder(into: Path) -> None:
     """Refuse to replace anything that no earlier demo wrote."""
     taken = [into / name for name in (_LEDGER, *_OTHERS) if os.path.lexists(into / name)]
-    nearest = next(
-        folder for folder in (into.absolute(), *into.absolute().parents) if os.path.lexists(folder)
-    )
+
+    # The folder may not exist yet: then the nearest one above it that does must take it.
+    nearest = next(filter(os.path.lexists, (into.absolute(), *into.absolute().parents)))
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         raise DiscreetError(
             expected="a folder to write to",
             got=str(into),
             do="Choose another --into. Nothing was written.",
         )
+
     if not taken:
         return
+
+    # The label of its runs is what tells the ledger of a demo from that of private data.
     if into / _LEDGER in taken:
         with read_ledger(into / _LEDGER) as ledger:
-            if all(run.info.label == _LABEL for run in ledger.runs()):
+            if {run.info.label for run in ledger.runs()} <= {_LABEL}:
                 return
+
     raise DiscreetError(
         expected="a new folder, or one that an earlier demo wrote",
         got=", ".join(map(str, taken)),

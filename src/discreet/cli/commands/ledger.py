@@ -12,7 +12,7 @@ import discreet as dp
 from discreet import _validate as check
 from discreet.cli.answer import Answer
 from discreet.cli.files import check_outputs, is_export, read_ledger
-from discreet.cli.options import AsJson, LedgerFile, finite_option, whole_option
+from discreet.cli.options import AsJson, LedgerFile, count_option, number_option
 from discreet.cli.views.ledger_lines import lines_of
 from discreet.errors import DiscreetError
 
@@ -55,6 +55,8 @@ def export(
     An existing file is refused.
     """
     check_outputs([out], suffixes=(".jsonl",), force=False, inputs=[path], forcible=False)
+
+    # A copy that is handed on must not begin with a fault: all rows are read and checked first.
     with read_ledger(path) as ledger:
         ledger.verify().export(out)
         return _moved({"ledger": str(path)}, out, ledger.head(), as_json=as_json)
@@ -78,17 +80,17 @@ def import_(
             got=f"{source}, which is none",
             do="Pass the file that `discreet ledger export` wrote. Nothing was written.",
         )
-    if os.path.lexists(path) or not path.parent.is_dir():
-        got = (
-            f"{path}, which exists"
-            if os.path.lexists(path)
-            else f"{path}, in a folder that does not exist"
-        )
+
+    # Before the export is read: when this is said, nothing may have been written.
+    exists = os.path.lexists(path)
+    if exists or not path.parent.is_dir():
+        trouble = "which exists" if exists else "in a folder that does not exist"
         raise DiscreetError(
             expected="the path of a new ledger",
-            got=got,
+            got=f"{path}, {trouble}",
             do="Choose another path; a ledger is never overwritten. Nothing was written.",
         )
+
     with dp.Ledger.load(source, path) as ledger:
         head = ledger.head()
     return _moved({"source": str(source)}, path, head, as_json=as_json)
@@ -98,23 +100,14 @@ def budget(
     path: _WritableLedger,
     epsilon: Annotated[
         float,
-        typer.Option(
-            parser=finite_option,
-            metavar="EPSILON",
-            help="From now on, above 0.",
-            show_default=False,
-        ),
+        number_option("EPSILON", "From now on, above 0."),
     ],
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why; every report shows it.", show_default=False)
     ],
     delta: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="DELTA",
-            help="Only where a list had no budget: delta is fixed once and for all.",
-        ),
+        number_option("DELTA", "Only where a list had no budget: delta is fixed once and for all."),
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
@@ -127,6 +120,8 @@ def budget(
         before = ledger.terms
         ledger.change_budget(epsilon, delta=delta, reason=reason)
         after, head = ledger.terms, ledger.head()
+
+    # A ledger without a budget has no terms until its first run, or terms without an epsilon.
     earlier, limit = (None if terms is None else terms.epsilon for terms in (before, after))
     level = None if after is None else after.delta
     was = "no limit" if earlier is None else repr(earlier)
@@ -149,12 +144,7 @@ def stop(
     path: _WritableLedger,
     run: Annotated[
         int,
-        typer.Option(
-            parser=whole_option,
-            metavar="N",
-            help="Number of the run, as `show` says.",
-            show_default=False,
-        ),
+        count_option("Number of the run, as `show` says."),
     ],
     reason: Annotated[
         str,
@@ -170,6 +160,7 @@ def stop(
     run left is then not counted; the reason stands in every guarantee, on the word of whoever gave
     it. It cannot be taken back.
     """
+    # `Ledger.end` takes an empty reason, for a run that simply ended; a declaration needs one.
     with _open_to_write(path) as ledger:
         ledger.end(run, check.label("stop", "reason", reason))
         record = next(each for each in ledger.runs() if each.number == run)
@@ -203,10 +194,12 @@ def _open_to_write(path: Path) -> dp.Ledger:
     # Read first, so that what is no ledger, or not sound, is named as every other command does.
     with read_ledger(path):
         pass
+
     if is_export(path):
         raise DiscreetError(
             expected="a ledger to write to",
             got=f"{path}, an export of one",
             do="Write to the ledger itself. Nothing was written.",
         )
+
     return dp.Ledger.open(path, "r+")

@@ -11,6 +11,9 @@ from discreet.cli.files import read_ledger
 from discreet.cli.options import AsJson, Delta, LedgerFile
 from discreet.cli.views.ledger_lines import event_data, event_words, lines_of, opening
 from discreet.errors import DiscreetError
+from discreet.report.facts.held import list_length, rule_words, terms_words
+from discreet.report.facts.own_plans import known_delta
+from discreet.report.facts.runs import epsilon_of_each, run_name, run_state
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,12 +37,11 @@ def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answ
 
     It is only read. Epsilon is stated where a delta is known: the ledger's own, or --delta.
     """
-    from discreet.report.facts.own_plans import known_delta
-    from discreet.report.facts.runs import epsilon_of_each
-
     with read_ledger(path) as ledger:
         lines = lines_of(path)
         snapshot = ledger.snapshot()
+
+    # Without a delta no epsilon can be stated; the rows are shown all the same.
     level = known_delta(snapshot) if delta is None else check.fraction("account", "delta", delta)
     total = None if level is None else _total(snapshot, level)
     alone = {} if level is None or total is None else epsilon_of_each(snapshot, level)
@@ -61,6 +63,7 @@ def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answ
         "marks": snapshot.marks,
         "unsettled": snapshot.unsettled,
     }
+
     words = {
         "ledger": f"{path}, opened {opened.opened}",
         "identity": opened.ledger,
@@ -84,17 +87,17 @@ def _total(snapshot: Snapshot, delta: float) -> Guarantee | None:
 
     try:
         return dp.account(snapshot, delta=delta)
+
+    # A ledger that fixed its delta says itself why it states nothing at another one.
     except DiscreetError:
-        # A filter or an odometer has one delta; asked for another, it says so itself.
         fixed = None if snapshot.terms is None else snapshot.terms.delta
         if snapshot.steps and fixed not in (None, delta):
             raise
+
         return None
 
 
 def _state_words(snapshot: Snapshot) -> dict[str, str]:
-    from discreet.report.facts.held import terms_words
-
     unsettled = "none"
     if snapshot.unsettled:
         unsettled = (
@@ -111,6 +114,7 @@ def _state_words(snapshot: Snapshot) -> dict[str, str]:
 def _claim_words(total: Guarantee | None) -> dict[str, str]:
     if total is None:
         return {}
+
     if total.voided_by:
         return {"epsilon": "NO GUARANTEE"}
 
@@ -118,6 +122,7 @@ def _claim_words(total: Guarantee | None) -> dict[str, str]:
     words = f"{upward(total.upper)} at delta {total.delta!r}, all runs together"
     if total.if_fixed is not None:
         words += f"; {upward(total.if_fixed)} if all runs had been fixed before the first release"
+
     return {"epsilon": words}
 
 
@@ -131,15 +136,14 @@ def _held_data(entry: Held) -> dict[str, Any]:
         "rule": terms.rule.value,
         "epsilon": terms.epsilon,
         "delta": terms.delta,
-        "steps": sum(count for _, count in terms.planned),
+        "steps": list_length(terms),
         "orders": [order for order, _ in terms.orders],
         "reason": entry.reason,
     }
 
 
 def _run_data(snapshot: Snapshot, run: RunRecord, epsilon: float | None) -> dict[str, Any]:
-    from discreet.report.facts.runs import run_name, run_state
-
+    # `epsilon` is that of the run by itself: no claim, since runs compose.
     info = run.info
     return {
         "number": run.number,
@@ -177,11 +181,10 @@ def _charge_data(charge: Charge) -> dict[str, Any]:
 
 
 def _history_table(history: tuple[Held, ...]) -> Table:
-    from discreet.report.facts.held import rule_words
-
     rows = answer_table(
         "since", "held to", "reason", "epsilon", "delta", "steps on the list", texts=3
     )
+    # A dash stands for what the terms leave open: no limit, no delta, no list.
     for entry in history:
         terms = entry.terms
         rows.add_row(
@@ -190,7 +193,7 @@ def _history_table(history: tuple[Held, ...]) -> Table:
             entry.reason or "-",
             "-" if terms.epsilon is None else repr(terms.epsilon),
             "-" if terms.delta is None else repr(terms.delta),
-            str(sum(count for _, count in terms.planned) or "-"),
+            str(list_length(terms) or "-"),
         )
     return rows
 
@@ -198,13 +201,13 @@ def _history_table(history: tuple[Held, ...]) -> Table:
 def _runs_table(
     snapshot: Snapshot, alone: dict[int, float], total: Guarantee | None
 ) -> Table | str:
-    from discreet.report.facts.runs import run_name, run_state
-
     if not snapshot.runs:
         return "No run has begun."
 
     texts = ("number", "run", "began", "state", "public reason")
     rows = answer_table(*texts, "planned", "charged", "epsilon alone", texts=len(texts))
+
+    # A run may have committed to nothing, as every run of schema 1 did.
     for run in snapshot.runs:
         rows.add_row(
             str(run.number),
@@ -217,7 +220,7 @@ def _runs_table(
             upward(alone[run.number]) if run.number in alone else "-",
         )
 
-    # Not the sum of the column: runs compose to less.
+    # Accounted for together, which is not the sum of the column.
     if total is not None:
         epsilon = "none" if total.voided_by else upward(total.upper)
         rows.add_row("all", "together", "", "", "", "", str(snapshot.steps), epsilon)
@@ -229,6 +232,7 @@ def _charges_table(charges: tuple[Charge, ...]) -> Table | str:
         return "Nothing was charged."
 
     rows = answer_table("run", "sampling", "queries", "steps", "unsettled", texts=3)
+
     for charge in charges:
         rows.add_row(
             charge.run.label or f"run {charge.number}",

@@ -11,7 +11,7 @@ import typer
 import discreet as dp
 from discreet.cli.answer import Answer, on_terminal
 from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, write_all
-from discreet.cli.options import AsJson, Delta, Force, finite_option, whole_option
+from discreet.cli.options import AsJson, Delta, Force, SavedPlan, count_option, number_option
 from discreet.cli.views.plan_curves import CurveKind, chart, curve_of, figure, require_matplotlib
 from discreet.cli.views.plan_view import Planned
 from discreet.errors import DiscreetError
@@ -43,60 +43,36 @@ def plan(
     context: typer.Context,
     records: Annotated[
         int | None,
-        typer.Option(parser=whole_option, metavar="N", help="Size of the data set; public."),
+        count_option("Size of the data set; public."),
     ] = None,
     batch_size: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="SIZE",
-            help="Expected size of a sample.",
-            rich_help_panel=_FOUR,
-        ),
+        number_option("SIZE", "Expected size of a sample.", panel=_FOUR),
     ] = None,
     probability: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="P",
-            help="Of each record in each step, instead.",
-            rich_help_panel=_FOUR,
-        ),
+        number_option("P", "Of each record in each step, instead.", panel=_FOUR),
     ] = None,
     epochs: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="EPOCHS",
-            help="Passes over the data.",
-            rich_help_panel=_FOUR,
-        ),
+        number_option("EPOCHS", "Passes over the data.", panel=_FOUR),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_option, metavar="N", help="Steps, instead.", rich_help_panel=_FOUR
-        ),
+        count_option("Steps, instead.", panel=_FOUR),
     ] = None,
     noise_multiplier: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option,
-            metavar="FACTOR",
-            help="Noise on the sum / clip norm.",
-            rich_help_panel=_FOUR,
-        ),
+        number_option("FACTOR", "Noise on the sum / clip norm.", panel=_FOUR),
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            parser=finite_option, metavar="EPSILON", help="The target.", rich_help_panel=_FOUR
-        ),
+        number_option("EPSILON", "The target.", panel=_FOUR),
     ] = None,
     delta: Delta = None,
     clip_norm: Annotated[
         float,
-        typer.Option(parser=finite_option, metavar="NORM", help="Bound on a record's gradient."),
+        number_option("NORM", "Bound on a record's gradient."),
     ] = 1.0,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Against which change of the data.")
@@ -117,9 +93,7 @@ def plan(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the curve to a .png or .svg file (matplotlib)."),
     ] = None,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")
-    ] = None,
+    save: SavedPlan = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Answer:
@@ -136,11 +110,13 @@ def plan(
         _refuse_options(context)
         return Answer()
 
+    # Calibrating takes a while: what could not be written, or drawn, is refused before it.
     check_outputs([plot], suffixes=(".png", ".svg"), force=force)
     check_outputs([save], suffixes=PLAN_SUFFIXES, force=force)
     if plot is not None:
         require_matplotlib()
 
+    # A batch can be given by its size or by a probability, the duration in steps or in epochs.
     missing = _missing(
         {
             "--batch-size": (batch_size, probability),
@@ -175,13 +151,16 @@ def plan(
         points = drawn.data
         if curve is not None:
             shown += ["", chart(drawn, blocks=on_terminal())]
+
         if plot is not None:
             contents[plot] = figure(drawn, plot.suffix)
+
     write_all(contents, force=force)
 
     data |= {"curve": points, "written": list(map(str, contents))}
     if contents:
         shown += ["", *map("Written: {}".format, contents)]
+
     return Answer(data=data, shown=shown, as_json=as_json)
 
 
@@ -189,6 +168,7 @@ def _refuse_options(context: typer.Context) -> None:
     """Refuse options of the plan to be made before a command that makes none: they would be
     ignored.
     """
+    # Every parameter has a value by now; only its source tells an option from a default.
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -203,12 +183,15 @@ def _refuse_options(context: typer.Context) -> None:
 def _missing(four: Mapping[str, tuple[float | None, ...]]) -> str:
     """The option, of those that say the same number in one of two ways, that is to be found."""
     missing = [option for option, ways in four.items() if set(ways) == {None}]
+
+    # That both ways of one number were used is for `Plan.dpsgd` to refuse.
     if len(missing) != 1:
         raise DiscreetError(
             expected=f"three of {_CHOICE}",
             got=f"{' and '.join(missing)} left out" if missing else "all of them",
             do="Leave out exactly the one that is to be found.",
         )
+
     return missing[0]
 
 
@@ -218,12 +201,16 @@ def _delta(plan: dp.Plan, delta: float | None, records: int | None) -> float:
 
     if plan.target is not None:
         return plan.target.delta
+
     if delta is not None:
         return delta
+
+    # The usual delta is small against 1/records, so that it cannot be chosen without them.
     if records is None:
         raise DiscreetError(
             expected="--delta, or --records to choose it by",
             got="neither",
             do="Give --delta, such as 1e-6.",
         )
+
     return default_delta(records)

@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from discreet.cli.answer import Answer
 from discreet.cli.files import PLAN_SUFFIXES, check_outputs, plan_bytes, read_ledger, write_all
-from discreet.cli.options import AsJson, Force, LedgerFile, whole_option
+from discreet.cli.options import AsJson, Force, LedgerFile, SavedPlan, count_option
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -29,15 +27,9 @@ def plan_show(
     path: LedgerFile,
     run: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_option,
-            metavar="N",
-            help="Number of the run; needed where there are several plans.",
-        ),
+        count_option("Number of the run; needed where there are several plans."),
     ] = None,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the plan to a .toml or .json file.")
-    ] = None,
+    save: SavedPlan = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> Answer:
@@ -48,6 +40,7 @@ def plan_show(
     check_outputs([save], suffixes=PLAN_SUFFIXES, force=force, inputs=[path])
     with read_ledger(path) as ledger:
         chosen = _run(ledger.runs(), run, path)
+
     plan = own_plan(chosen)
     if plan is None:
         raise DiscreetError(
@@ -58,42 +51,49 @@ def plan_show(
             ),
             do="Ask whoever ran it for the plan's file.",
         )
+
     contents = {} if save is None else {save: plan_bytes(plan, save)}
     write_all(contents, force=force)
+
+    # Epsilon is part of the explanation only where the plan itself names a delta.
     shown = [
         f"Plan of run {chosen.number} ({run_name(chosen)}), began {chosen.began}:",
         "",
         plan.explain(delta=None if plan.target is None else plan.target.delta),
-        *(f"Written: {file}" for file in contents),
+        *map("Written: {}".format, contents),
     ]
+
+    # Through its own text, so that scripts read the same names as in a plan's file.
     data = {
         "ledger": str(path),
         "run": chosen.number,
         "name": run_name(chosen),
         "plan": json.loads(plan.to_json()),
+        "written": list(map(str, contents)),
     }
-    return Answer(
-        data=data | {"written": [str(file) for file in contents]}, shown=shown, as_json=as_json
-    )
+    return Answer(data=data, shown=shown, as_json=as_json)
 
 
 def _run(runs: tuple[RunRecord, ...], number: int | None, path: Path) -> RunRecord:
     """The run with this number; without one, the only run, or the first of several that share one
     plan.
     """
-    if number is not None:
-        expected, got = "the number of a run", f"--run {number}"
-        matching = [run for run in runs if run.number == number]
-    else:
-        # A run that was killed and resumed is several runs of the same plan, and no question.
-        matching = list({run.plan: run for run in reversed(runs)}.values())
-        expected, got = "the number of a run", f"{len(matching)} different plans"
+    expected, got = "the number of a run", f"--run {number}"
+    matching = [run for run in runs if run.number == number]
 
-    if not runs and number is None:
-        expected, got = "a ledger with a run", "no run"
+    # A run that was killed and resumed is several runs of the same plan, and no question. Reversed,
+    # so that the first run of each plan is the one that stays.
+    if number is None:
+        matching = list({run.plan: run for run in reversed(runs)}.values())
+        got = f"{len(matching)} different plans"
+        if not runs:
+            expected, got = "a ledger with a run", "no run"
+
+    # Long ledgers have thousands of runs, of which a message cannot name all.
     if len(matching) != 1:
         numbers = ", ".join(str(run.number) for run in runs[:20]) or "none"
         raise DiscreetError(
             expected=expected, got=got, do=f"Runs of {path}: {numbers}. Give --run."
         )
+
     return matching[0]

@@ -109,9 +109,10 @@ def report(
     _check_stdout(places, kind, as_json=as_json)
     check_outputs(files, suffixes=_SUFFIXES, force=force, inputs=[path, plan, audit, *records])
 
+    # Small files first: a mistake in one of them shows before a long ledger is read.
     declared = read_optional(read_declared, plan)
     measured = read_optional(read_audit, audit)
-    tuned = [read_tuning(file) for file in records]
+    tuned = list(map(read_tuning, records))
     with read_ledger(path) as ledger:
         from discreet.report import Report, Subject
 
@@ -125,6 +126,8 @@ def report(
     write_all(contents, force=force)
     written = list(map(str, files))
     facts = report_data(page)
+
+    # Without files the report itself is the output, unless a summary was asked for.
     return Answer(
         data=facts | {"written": written},
         shown=[
@@ -141,21 +144,20 @@ def report(
 def _check_stdout(places: list[Path], kind: Format | None, *, as_json: bool) -> None:
     """Refuse a command line by which two things would go to standard output."""
     piped = _STDOUT in places
-    ambiguous = as_json or not piped
-    if (piped and len(places) > 1) or (kind is not None and ambiguous):
-        got = "--format together with --out, whose suffix says the format"
+
+    # Files name their format by their suffix, and a summary has none: --format is for neither.
+    crowded = piped and len(places) > 1
+    without_format = as_json or not piped
+    if crowded or (kind is not None and without_format):
+        named_twice = "--format together with --out, whose suffix says the format"
         raise DiscreetError(
             expected="the report in files (--out), or on stdout (--format), or a summary (--json)",
-            got="several of them for stdout" if piped else got,
+            got="several of them for stdout" if piped else named_twice,
             do="Leave one out. Nothing was written.",
         )
 
 
 def _content(page: Report, kind: Format) -> str:
-    match kind:
-        case Format.HTML:
-            return page.html()
-        case Format.MARKDOWN:
-            return page.markdown()
-        case Format.JSON:
-            return page.json()
+    # Methods, not texts: only the format that is asked for is composed.
+    formats = {Format.HTML: page.html, Format.MARKDOWN: page.markdown, Format.JSON: page.json}
+    return formats[kind]()

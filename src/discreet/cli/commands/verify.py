@@ -16,6 +16,8 @@ from discreet.cli.views.ledger_lines import lines_of
 from discreet.cli.views.signed import compare
 from discreet.cli.views.words import deviation_words, report_data
 from discreet.errors import LedgerCorrupt
+from discreet.report.facts.held import terms_words
+from discreet.report.facts.own_plans import agreement, differences
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger, Snapshot
@@ -57,24 +59,31 @@ def verify(
     """
     declared = read_optional(read_declared, plan)
     page = read_optional(read_page, report)
+
+    # `verify` reads every row again, and asks whether the head is one of theirs.
     try:
         ledger = read_ledger(path).verify(head)
+
+    # For people the error is the message; a script that asked for JSON still gets an object.
     except LedgerCorrupt as corrupt:
-        # For people the error is the message; a script that asked for JSON still gets an object.
         if not as_json:
             raise
+
         problem = {"sound": False, "problem": str(corrupt), "row": corrupt.row}
         return Answer(data={"ledger": str(path)} | problem, code=NO, as_json=True)
 
+    # Each question is answered by itself, and none is left out because another one failed.
     with ledger:
         lines, snapshot = lines_of(path), ledger.snapshot()
         answers = [_rows_answer(path, snapshot, lines, head), _own_plans_answer(snapshot)]
         if page is not None:
             answers.append(compare(page, lines).answer(str(report)))
+
+        # A delta alone asks for the claim, and a plan for the comparison: the report has both.
         if declared is not None or delta is not None:
             answers.append(_plan_answer(ledger, declared, delta, plan))
 
-    # Every question was answered; one answer of no makes the whole a no.
+    # One answer of no makes the whole a no.
     return Answer(
         data={name: value for answer in answers for name, value in answer.data.items()},
         shown=[block for answer in answers for block in answer.shown],
@@ -87,8 +96,7 @@ def _rows_answer(
     path: Path, snapshot: Snapshot, lines: list[StoredLine], head: str | None
 ) -> Answer:
     """Whether the rows are sound: they are, or reading them would have failed."""
-    from discreet.report.facts.held import terms_words
-
+    # A head that is not in the chain was an error before: what is left is found, or not asked for.
     facts: dict[str, Any] = {
         "ledger": str(path),
         "identity": snapshot.ledger,
@@ -114,19 +122,19 @@ def _rows_answer(
 
 def _own_plans_answer(snapshot: Snapshot) -> Answer:
     """Whether each run kept to the plan in its own row, and nothing voided the guarantee."""
-    from discreet.report.facts.own_plans import agreement, differences
-
+    problems, sentence = differences(snapshot), agreement(snapshot)
     checked = {
         "with_plan": sum(bool(run.plan) for run in snapshot.runs),
-        "differences": differences(snapshot),
-        "agreement": agreement(snapshot),
+        "differences": problems,
+        "agreement": sentence,
     }
-    shown = [*(f"DEVIATION: {text}" for text in differences(snapshot)), agreement(snapshot)]
+    shown = [*map("DEVIATION: {}".format, problems), sentence]
 
     # A mark, such as of a step whose noise failed, takes the guarantee away for good.
     if snapshot.marks:
         shown.append(f"NO GUARANTEE: voided by {', '.join(snapshot.marks)}.")
-    code = NO if snapshot.marks or checked["differences"] else YES
+
+    code = NO if snapshot.marks or problems else YES
     return Answer(data={"own_plans": checked}, shown=shown, code=code)
 
 
@@ -139,7 +147,10 @@ def _plan_answer(
     report = Report.of(ledger, delta=delta, plan=declared)
     facts = report_data(report)
     shown = ["", str(report.guarantee), *map(deviation_words, report.deviations)]
+
+    # Notes are no deviation: what a plan allows, or what is only worth knowing, agrees with it.
     if path is not None:
         verdict = "DEVIATES from" if facts["deviates"] else "agrees with"
         shown.append(f"The ledger {verdict} {path}.")
+
     return Answer(data=facts, shown=shown, code=NO if facts["deviates"] else YES)

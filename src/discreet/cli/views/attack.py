@@ -8,19 +8,19 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from discreet.report.facts.curves import FALSE_POSITIVES, hit_limit
+
 if TYPE_CHECKING:
     from discreet.accounting.sources import Source
     from discreet.units import Guarantee
 
-__all__ = ["FALSE_POSITIVES", "attack"]
-
-FALSE_POSITIVES = 0.01
-"""The rate at which an attack's success is stated."""
+__all__ = ["attack"]
 
 # From one epsilon that is tried to the next: sampled Gaussians have their best below that of a
 # Gaussian with the same claim.
 _CLOSER = 0.85
-# More than what rounding in the few operations of `_bound` can take away from a bound.
+# Relative, and more than rounding takes from that line of `hit_limit` which is the smaller one; the
+# two only meet at epsilon 0, and at an epsilon where both are nearly 1.
 _UP = 1.0 + 2.0**-48
 
 
@@ -42,26 +42,23 @@ def attack(source: Source, guarantee: Guarantee) -> float | None:
         return None
 
     # The claim is itself a point of the profile; further points can only improve the bound.
-    bounds = [_bound(guarantee.upper, guarantee.delta)]
+    bounds = [hit_limit(guarantee.upper, guarantee.delta)]
     if guarantee.accountant in ("tight", "rdp"):
         profile, best = profile_of(source), _best_epsilon(guarantee)
         if best is None:
             return hit_rate(profile, false_positive_rate=FALSE_POSITIVES)
-        bounds.append(_bound(best, profile(best)))
-        while min(bounds) == bounds[-1]:  # each better than all before it
+
+        # Downwards as long as each point is no worse than all before it, then once between the
+        # last two, where the best may have been passed over.
+        bounds.append(hit_limit(best, profile(best)))
+        while min(bounds) == bounds[-1]:
             best *= _CLOSER
-            bounds.append(_bound(best, profile(best)))
-        between = best / math.sqrt(_CLOSER)  # of the last two
-        bounds.append(_bound(between, profile(between)))
+            bounds.append(hit_limit(best, profile(best)))
+
+        between = best / math.sqrt(_CLOSER)
+        bounds.append(hit_limit(between, profile(between)))
+
     return min(1.0, min(bounds) * _UP)
-
-
-def _bound(epsilon: float, delta: float) -> float:
-    """What one point of a profile allows at 1 % false positives."""
-    x = FALSE_POSITIVES
-    if epsilon > 700.0:  # e^epsilon overflows
-        return 1.0
-    return min(delta + math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - delta - x))
 
 
 def _best_epsilon(guarantee: Guarantee) -> float | None:
@@ -73,6 +70,8 @@ def _best_epsilon(guarantee: Guarantee) -> float | None:
     """
     from discreet.accounting.gaussian import gaussian_delta
 
+    # Below, `low` and `high` are mu. A claim that even the largest of them meets, or one of delta
+    # 0, which no Gaussian meets, has no such curve.
     low, high = 1e-6, 8.0
     if (
         guarantee.upper <= 0.0
@@ -86,5 +85,6 @@ def _best_epsilon(guarantee: Guarantee) -> float | None:
         middle = math.sqrt(low * high)
         above = gaussian_delta(1.0 / middle, guarantee.upper)[1] > guarantee.delta
         low, high = (low, middle) if above else (middle, high)
+
     epsilon = low * NormalDist().inv_cdf(1.0 - FALSE_POSITIVES) - 0.5 * low * low
     return epsilon if epsilon > 1e-3 else None

@@ -34,6 +34,8 @@ def lines_of(path: Path) -> list[StoredLine]:
 
 def opening(lines: list[StoredLine]) -> Opened:
     """Row 0: which ledger this is."""
+    # The ledger was checked before, so that this only tells the type checker, and whoever calls it
+    # on rows that nobody checked.
     row = decode(lines[0][0], 0)
     if not isinstance(row, Opened):
         raise LedgerCorrupt(
@@ -42,6 +44,7 @@ def opening(lines: list[StoredLine]) -> Opened:
             do="Restore it from a copy.",
             row=0,
         )
+
     return row
 
 
@@ -62,7 +65,5 @@ def event_words(event: Sampling | Query) -> str:
     >>> event_words(Poisson(0.01))
     'Poisson(probability 0.01)'
     """
-    values = ", ".join(
-        f"{name} {value}" for name, value in event_data(event).items() if name != "kind"
-    )
+    values = ", ".join(f"{name} {value}" for name, value in event.values().items())
     return f"{type(event).__name__}({values})"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CurveKind", "PlanCurve", "chart", "curve_of", "figure", "require_matplotlib"]
 
+# Blocks from none to seven eighths of a character, so that short bars still differ.
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _WIDTH = 48  # characters of the longest bar
 
@@ -69,6 +70,7 @@ def curve_of(
     """
     from discreet.sampling import Sampler
 
+    # Noise on the average is noise over the expected batch, which a probability alone does not say.
     sampler = plan.sampler
     if kind is CurveKind.NOISE and not isinstance(sampler, Sampler):
         raise DiscreetError(
@@ -76,6 +78,7 @@ def curve_of(
             got="a probability only",
             do="Give --records, or draw --curve epsilon.",
         )
+
     if kind is CurveKind.EPSILON or not isinstance(sampler, Sampler):
         return _epsilon_against_steps(plan, guarantee)
     return _noise_against_batch(plan, sampler.records, guarantee, epochs)
@@ -166,11 +169,12 @@ def chart(curve: PlanCurve, *, blocks: bool) -> str:
 
     # The first line below the title names the columns; bars begin on the next.
     bars = [""]
+    mark = " ◀ this plan" if blocks else " <- this plan"
     for x, y in curve.points:
         length = _length(y, values, logarithmic=curve.logarithmic)
         bar = _blocks(length) if blocks else "#" * max(1, round(length))
-        arrow = "◀" if blocks else "<-"
-        bars.append(f" {bar} {arrow} this plan" if x == curve.here else f" {bar}")
+        bars.append(f" {bar}{mark}" if x == curve.here else f" {bar}")
+
     title = curve.title + ("; bars are logarithmic" if curve.logarithmic else "")
     lines = [
         f"  {x:>{widths[0]}} {y:>{widths[1]}}{bar}"
@@ -183,12 +187,14 @@ def _length(value: float, values: list[float], *, logarithmic: bool) -> float:
     """The length of the bar of a value, in characters."""
     if not logarithmic:
         return _WIDTH * value / max(values)
+
     # The smallest value still gets a bar: the axis begins at half of it.
     lowest = min(values) / 2.0
     return _WIDTH * math.log(value / lowest) / math.log(max(values) / lowest)
 
 
 def _blocks(length: float) -> str:
+    # The first of the eighths is a space, which is stripped: a whole bar ends in no gap.
     eighths = max(1, round(8.0 * length))
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8 : eighths % 8 + 1].strip()
 
@@ -209,6 +215,7 @@ def figure(curve: PlanCurve, suffix: str) -> bytes:
     """The curve as a PNG or SVG file."""
     from matplotlib.figure import Figure
 
+    # Without pyplot, whose figures are global and whose backend may ask for a display.
     drawing = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = drawing.subplots()
     axes.plot([x for x, _ in curve.points], [y for _, y in curve.points], marker=".")

@@ -78,6 +78,8 @@ class Planned:
 
     def data(self) -> dict[str, Any]:
         """The plan for scripts; keys are stable."""
+        # `Plan.dpsgd` makes plans of one group, so that there is one query. A plan by probability
+        # alone has a sampler that knows no number of records.
         plan = self.plan
         sized = isinstance(plan.sampler, Sampler)
         (query,) = plan.queries()
@@ -131,6 +133,8 @@ class Planned:
             rows["noise on average"] = (
                 f"{nearest(query.noise_std / plan.expected_batch_size)} per coordinate"
             )
+
+        # The number that was asked for is marked among those that were given.
         name = self.unknown.replace("_", " ")
         return {key: f"{value}  <- found" if key == name else value for key, value in rows.items()}
 

@@ -44,6 +44,7 @@ class Comparison:
         Args:
             name: of the report's file.
         """
+        # Both epsilons are there for scripts: that they agree is said up to `_SAME` only.
         agrees = not self.problems
         data = {
             "report": name,
@@ -124,6 +125,7 @@ def _until(lines: list[StoredLine], head: str) -> tuple[Snapshot, int] | None:
     """What the ledger held when this was its head, and in how many rows; None if it never was."""
     from discreet.ledger.storage.book import Book
 
+    # Read as when the ledger was opened, row by row: the book is right at every head on the way.
     book = Book()
     for body, digest in lines:
         book.read(body, digest)

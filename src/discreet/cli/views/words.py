@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.views.attack import FALSE_POSITIVES
+from discreet.report.facts.curves import FALSE_POSITIVES
 
 if TYPE_CHECKING:
     from discreet.report import Deviation, Report
@@ -16,6 +16,7 @@ __all__ = ["deviation_words", "guarantee_data", "guarantee_in_words", "report_da
 
 def guarantee_data(guarantee: Guarantee) -> dict[str, Any]:
     """A guarantee for scripts. `valid` is false if something voids it; then there is no number."""
+    # A script that reads `epsilon` and nothing else must not find a number that does not hold.
     return {
         "valid": not guarantee.voided_by,
         "epsilon": None if guarantee.voided_by else guarantee.upper,

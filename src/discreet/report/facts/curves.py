@@ -15,10 +15,10 @@ from discreet.accounting.tight.lattice.bracket import Starts
 from discreet.ledger import Everything, GaussianSum, Snapshot, Step
 from discreet.units import Adjacency, Guarantee
 
-__all__ = ["FALSE_POSITIVES", "detail", "spending", "tradeoff", "unamplified"]
+__all__ = ["FALSE_POSITIVES", "detail", "hit_limit", "spending", "tradeoff", "unamplified"]
 
 FALSE_POSITIVES = 0.01
-"""The rate at which the attacker's success is said in words."""
+"""The rate at which an attacker's success is stated, in reports and by commands."""
 
 _POINTS = 20
 # Different steps. With more of them, charts and tables get fewer points, because each costs more.
@@ -32,7 +32,9 @@ _FURTHEST = 30.0
 
 def detail(steps: Sequence[tuple[Step, int]]) -> float:
     """Which part of the usual number of points is affordable, in (0, 1]."""
-    return min(1.0, _PLENTY / max(1, len({step for step, _ in steps})))
+    # Equal steps compose in one go, so that only kinds of steps cost time.
+    kinds = {step for step, _ in steps}
+    return min(1.0, _PLENTY / max(1, len(kinds)))
 
 
 def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float], ...]:
@@ -61,6 +63,7 @@ def spending(snapshot: Snapshot, guarantee: Guarantee) -> tuple[tuple[int, float
 
 def _first(counted: Sequence[tuple[Step, int]], steps: int) -> Iterator[tuple[Step, int]]:
     """The first so many steps, in the order of the ledger."""
+    # What comes after the last of them is left in with a count of 0, which costs nothing.
     for step, count in counted:
         part = min(count, steps)
         steps -= part
@@ -77,6 +80,7 @@ def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
     if source is None:
         return TradeOff((guarantee.upper,), (guarantee.delta,))
 
+    # With many kinds of steps each point takes long: then few of them must do.
     profile = profile_of(source)
     furthest = min(guarantee.upper, _FURTHEST)
     plenty = detail(source.counted()) < 1.0
@@ -87,7 +91,7 @@ def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
         return TradeOff(tuple(profile_points), tuple(profile_points.values()))
 
     # Which point decides the limit at 1 %? Look closer on both sides of it.
-    best = min(profile_points, key=lambda epsilon: _limit(epsilon, profile_points[epsilon]))
+    best = min(profile_points, key=lambda epsilon: hit_limit(epsilon, profile_points[epsilon]))
     places = sorted(profile_points)
     place = places.index(best)
 
@@ -99,8 +103,15 @@ def tradeoff(source: Snapshot | None, guarantee: Guarantee) -> TradeOff:
     return TradeOff(tuple(profile_points), tuple(profile_points.values()))
 
 
-def _limit(epsilon: float, delta: float) -> float:
-    """What one point of a profile allows at 1 % false positives."""
+def hit_limit(epsilon: float, delta: float) -> float:
+    """The hit rate that one point of a profile allows at 1 % false positives.
+
+    Both limits are proved in docs/proofs/tradeoff.md. They are not rounded here.
+    """
+    # Beyond, e^epsilon overflows and nothing is claimed.
+    if epsilon > 700.0:
+        return 1.0
+
     x = FALSE_POSITIVES
     return min(delta + math.exp(epsilon) * x, 1.0 - math.exp(-epsilon) * (1.0 - delta - x))
 

@@ -15,8 +15,8 @@ from discreet import _validate as check
 from discreet.accounting import TradeOff, account
 from discreet.auditing import Audit
 from discreet.errors import LedgerCorrupt, ParameterError
-from discreet.ledger import Ledger, Rule, Snapshot
-from discreet.plan import Declaration, Plan, Programme
+from discreet.ledger import Ledger, Rule, Snapshot, Terms
+from discreet.plan import Declaration, Plan, Programme, Target
 from discreet.report.facts.curves import detail, spending, tradeoff, unamplified
 from discreet.report.facts.own_plans import known_delta, own_plans
 from discreet.report.facts.runs import epsilon_of_each
@@ -114,6 +114,7 @@ class Facts:
     @property
     def plans(self) -> Mapping[str, Plan]:
         """What was declared, by name; one plan that was given alone has none."""
+        # Whoever goes through the plans need not ask first whether there are any.
         return {} if self.plan is None else self.plan.plans
 
     @property
@@ -121,13 +122,15 @@ class Facts:
         """Number of records, where plan or ledger say it."""
         plans = (*self.plans.values(), *own_plans(self.snapshot))
         planned = [getattr(plan.sampler, "records", None) for plan in plans]
+
+        # Most ways of sampling need no number of records: then only a plan can know it.
         stated = [
             getattr(charge.step.sampling, "records", None) for charge in self.snapshot.charges
         ]
 
-        known = [int(records) for records in (*planned, *stated) if records is not None]
-
-        return known[0] if known else None
+        # All speak of one data set, so that the first number that somebody names is taken.
+        known = (int(records) for records in (*planned, *stated) if records is not None)
+        return next(known, None)
 
 
 def gather(
@@ -142,14 +145,24 @@ def gather(
     """Read the ledger from its first row, check it, and compute everything that the report says."""
     _check_evidence(ledger, plan, audit)
     names = Subject() if subject is None else check.instance(_OWNER, "subject", subject, Subject)
+
+    # All that follows is computed from one snapshot: rows that are written meanwhile are not in it.
     snapshot = ledger.verify().snapshot()
     tuning_records = _tuning(ledger, snapshot, tuning)
     claim_delta = _delta(snapshot, delta, plan)
     limit = _limit_at(claim_delta, plan)
     guarantee = account(snapshot, delta=claim_delta, limit=limit)
+
     # Filters and odometers have one analysis at one delta, fixed before the first release: a second
     # opinion, other deltas or a curve over steps would claim what nobody proved.
     tight = snapshot.rule in (None, Rule.LIST) and not guarantee.voided_by
+    finite = tight and math.isfinite(guarantee.upper)
+
+    # What an audit measured is laid against the claim at the audit's delta, not at this one.
+    audited = audited_claim = None
+    if audit is not None:
+        audited = _audited(ledger, snapshot, audit)
+        audited_claim = _claim_at(snapshot, audit.delta, guarantee)
 
     return Facts(
         snapshot=snapshot,
@@ -163,9 +176,9 @@ def gather(
         plan=plan,
         audit=audit,
         tuning=tuning_records,
-        audited=None if audit is None else _audited(ledger, snapshot, audit),
-        audited_claim=None if audit is None else _claim_at(snapshot, audit.delta, guarantee),
-        spending=spending(snapshot, guarantee) if tight and math.isfinite(guarantee.upper) else (),
+        audited=audited,
+        audited_claim=audited_claim,
+        spending=spending(snapshot, guarantee) if finite else (),
         tradeoff=None if guarantee.voided_by else tradeoff(snapshot if tight else None, guarantee),
         subject=names,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -182,6 +195,7 @@ def _check_evidence(ledger: Ledger, plan: Declaration[Plan] | None, audit: Audit
         return
 
     check.member(_OWNER, "plan", plan, (Plan, Programme))
+
     # Without its leaves a plan cannot say which queries it asks, so nothing could be compared.
     try:
         for part in plan.plans.values():
@@ -197,8 +211,8 @@ def _check_evidence(ledger: Ledger, plan: Declaration[Plan] | None, audit: Audit
 
 
 def _delta(snapshot: Snapshot, delta: float | None, plan: Declaration[Plan] | None) -> float:
-    terms = snapshot.terms
     # In the order of authority: the ledger's own rule, the caller, the plan, the ledger's rows.
+    terms = snapshot.terms
     if terms is not None and terms.rule is not Rule.LIST and terms.delta is not None:
         if delta not in (None, terms.delta):
             raise ParameterError(
@@ -214,8 +228,9 @@ def _delta(snapshot: Snapshot, delta: float | None, plan: Declaration[Plan] | No
     if delta is not None:
         return check.fraction(_OWNER, "delta", delta)
 
-    if plan is not None and plan.target is not None:
-        return plan.target.delta
+    target = _target(plan)
+    if target is not None:
+        return target.delta
 
     ledger_delta = known_delta(snapshot)
     if ledger_delta is not None:
@@ -230,44 +245,52 @@ def _delta(snapshot: Snapshot, delta: float | None, plan: Declaration[Plan] | No
     )
 
 
+def _target(plan: Declaration[Plan] | None) -> Target | None:
+    return None if plan is None else plan.target
+
+
 def _limit_at(delta: float, plan: Declaration[Plan] | None) -> float | None:
     """The target's epsilon at this delta; that of a budget is known to the accountant."""
-    target = None if plan is None else plan.target
+    target = _target(plan)
+
+    # At another delta the target says nothing about how near to it this claim must be computed.
     return target.epsilon if target is not None and target.delta == delta else None
 
 
 def _at_deltas(snapshot: Snapshot, claim: Guarantee) -> tuple[Guarantee, ...]:
     """The claim, between what holds at larger and at smaller deltas."""
+    # Each row costs as much as the claim itself: with many kinds of steps there is only the claim.
     if detail(snapshot.counted()) < 1.0:
         return (claim,)
 
-    # Twelve digits, so that ten times 1e-6 reads 1e-05. A delta above 1/2 claims next to nothing.
+    # Twelve digits, so that ten times 1e-6 reads 1e-05.
     levels = [float(f"{claim.delta * factor:.12g}") for factor in _DELTAS]
+
+    # A delta above 1/2 claims next to nothing, and one that underflows to 0 is no delta.
     larger = [account(snapshot, delta=level) for level in levels if claim.delta < level <= 0.5]
-    return (
-        *larger,
-        claim,
-        *(account(snapshot, delta=level) for level in levels if 1e-300 < level < claim.delta),
-    )
+    smaller = [account(snapshot, delta=level) for level in levels if 1e-300 < level < claim.delta]
+
+    return (*larger, claim, *smaller)
 
 
 def _ceilings(
     snapshot: Snapshot, guarantee: Guarantee, plan: Declaration[Plan] | None
 ) -> tuple[Ceiling, ...]:
+    # What is void has no epsilon that could be compared with a limit.
     if guarantee.voided_by:
-        return ()  # nothing that could be compared
+        return ()
 
-    limits = []
-    if plan is not None and plan.target is not None:
-        limits.append(("target", plan.target.epsilon, plan.target.delta))
-
-    terms = snapshot.terms
-    if terms is not None and terms.epsilon is not None and terms.delta is not None:
-        limits.append(("budget", terms.epsilon, terms.delta))
-
+    # A list may name no budget at all, and an odometer a delta without an epsilon.
+    limits: dict[str, Target | Terms | None] = {"target": _target(plan), "budget": snapshot.terms}
     return tuple(
-        Ceiling(name, epsilon, delta, _claim_at(snapshot, delta, guarantee, epsilon))
-        for name, epsilon, delta in limits
+        Ceiling(
+            name,
+            limit.epsilon,
+            limit.delta,
+            _claim_at(snapshot, limit.delta, guarantee, limit.epsilon),
+        )
+        for name, limit in limits.items()
+        if limit is not None and limit.epsilon is not None and limit.delta is not None
     )
 
 
@@ -283,10 +306,12 @@ def _claim_at(
     if delta == guarantee.delta:
         return guarantee.upper
 
+    # A filter or an odometer proves its claim at one delta; what holds there holds at every larger
+    # one.
     if snapshot.rule not in (None, Rule.LIST):
-        # What holds at a delta holds at every larger one.
         return guarantee.upper if delta > guarantee.delta else None
 
+    # At delta 0 a Gaussian has no finite epsilon; an audit may still be made there.
     return None if delta == 0.0 else account(snapshot, delta=delta, limit=limit).upper
 
 
@@ -294,15 +319,16 @@ def _audited(ledger: Ledger, snapshot: Snapshot, audit: Audit) -> AuditedHead:
     if audit.ledger_head == snapshot.head:
         return AuditedHead.THIS
 
-    return (
-        AuditedHead.EARLIER if _has_head(ledger, snapshot, audit.ledger_head) else AuditedHead.OTHER
-    )
+    # Rows are only ever appended: a head that is still in the chain is an earlier state.
+    earlier = _has_head(ledger, snapshot, audit.ledger_head)
+    return AuditedHead.EARLIER if earlier else AuditedHead.OTHER
 
 
 def _tuning(ledger: Ledger, snapshot: Snapshot, tuning: object) -> tuple[Tuning, ...]:
     """The records of tuning; those of private data must be of this ledger, and of runs that it was
     charged with.
     """
+    # One record may be given without a list around it.
     records = tuning if isinstance(tuning, tuple | list) else (tuning,)
     charged = {charge.run.label for charge in snapshot.charges if charge.count}
 
@@ -331,6 +357,9 @@ def _tuning(ledger: Ledger, snapshot: Snapshot, tuning: object) -> tuple[Tuning,
 
 
 def _has_head(ledger: Ledger, snapshot: Snapshot, head: str | None) -> bool:
+    """Whether this was the ledger's head once; None never was."""
+    # `verify` answers by an error, and the whole chain was checked before: a head that is not in it
+    # is all that can be wrong now.
     try:
         return head == snapshot.head or (head is not None and ledger.verify(head) is ledger)
     except LedgerCorrupt:

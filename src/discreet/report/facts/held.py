@@ -11,14 +11,18 @@ from discreet.ledger.storage.rows import Held
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import continued_by, run_name, run_state
 from discreet.report.formats.document import Section, Table, TableRow, capped
-from discreet.report.formats.words import exact, moment
+from discreet.report.formats.words import EMPTY_CELL, cell_text, exact, moment
 
-__all__ = ["held_to", "rule_words", "run_table", "stops", "terms_words"]
+__all__ = ["held_to", "list_length", "rule_words", "run_table", "stops", "terms_words"]
 
-_NONE = "—"
 # Runs whose end is told in a sentence; the table has all of them.
 _LISTED = 20
 
+_OLDEST = (
+    "This file holds no budget: it is of schema 1, which knew none. Nothing in it limited what was "
+    "charged."
+)
+# Every rule that a ledger can be held to, as a noun.
 _RULES = {
     Rule.LIST: "list fixed in advance",
     Rule.FILTER: "filter, its analysis left to the first run",
@@ -30,53 +34,47 @@ _RULES = {
 
 def rule_words(terms: Terms) -> str:
     """The rule that admits charges, in a few words."""
+    if terms.rule is not Rule.RENYI_FILTER:
+        return _RULES[terms.rule]
+
+    # The orders are public and part of the rule: they were fixed before the first release.
     orders = ", ".join(f"{order:.4g}" for order, _ in terms.orders)
-    return (
-        f"{_RULES[terms.rule]} of order {orders}"
-        if terms.rule is Rule.RENYI_FILTER
-        else _RULES[terms.rule]
-    )
+    return f"{_RULES[terms.rule]} of order {orders}"
+
+
+def list_length(terms: Terms) -> int:
+    """How many steps are on the list; 0 where there is none."""
+    return sum(count for _, count in terms.planned)
 
 
 def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
     """What a ledger is held to, in a sentence."""
     if terms is None:
-        return (
-            (
-                "This file holds no budget: it is of schema 1, which knew none. Nothing in it "
-                "limited what was charged."
-            )
-            if oldest
-            else "Nothing yet: the first run settles it."
-        )
+        return _OLDEST if oldest else "Nothing yet: the first run settles it."
 
-    limit = (
-        "" if terms.epsilon is None else f"({exact(terms.epsilon)}, {exact(terms.delta or 0.0)})"
-    )
+    # A list may be limited in steps alone; a filter always has an epsilon and a delta.
+    delta = exact(terms.delta or 0.0)
+    epsilon = cell_text(terms.epsilon, exact, "")
 
     if terms.rule is Rule.LIST:
-        steps = sum(count for _, count in terms.planned)
-        fixed = (
-            f"A list of {counted(steps, 'step')} that was fixed before the first release"
-            if steps
-            else "What its first run plans"
-        )
+        # A budget that is opened before the first run holds a list that is still to be settled.
+        steps = list_length(terms)
+        fixed = "What its first run plans"
+        if steps:
+            fixed = f"A list of {counted(steps, 'step')} that was fixed before the first release"
 
-        return (
-            f"{fixed}, and never more than {limit}." if limit else f"{fixed}. No epsilon limits it."
+        within = (
+            f", and never more than ({epsilon}, {delta})." if epsilon else ". No epsilon limits it."
         )
+        return fixed + within
 
     if terms.rule.is_filter:
         return (
-            f"Whatever is chosen by looking at outputs, within {limit} in all "
+            f"Whatever is chosen by looking at outputs, within ({epsilon}, {delta}) in all "
             f"({rule_words(terms)})."
         )
 
-    within = (
-        f", and never more than epsilon {exact(terms.epsilon)}" if terms.epsilon is not None else ""
-    )
-
-    delta = exact(terms.delta or 0.0)
+    within = f", and never more than epsilon {epsilon}" if epsilon else ""
     return (
         f"Whatever is chosen by looking at outputs; its epsilon at delta {delta} is stated as it "
         f"grows (odometer){within}."
@@ -85,6 +83,7 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
 
 def held_to(facts: Facts) -> Section:
     """What the ledger is held to, and every row that said so."""
+    # Only what was charged is reported on, and a charge settles the terms: none means schema 1.
     snapshot = facts.snapshot
     paragraphs = [terms_words(snapshot.terms, oldest=snapshot.terms is None)]
 
@@ -111,84 +110,73 @@ def held_to(facts: Facts) -> Section:
 
 
 def _held_row(entry: Held, *, first: bool) -> TableRow:
+    # Rows after the first have a reason, but for the one by which the first run settled the list.
     terms = entry.terms
-    reason = entry.reason or (_NONE if first else "settled by what the first run planned")
-    steps = sum(count for _, count in terms.planned)
+    unexplained = EMPTY_CELL if first else "settled by what the first run planned"
+    steps = list_length(terms)
 
     return TableRow(
         (
             moment(entry.since),
             rule_words(terms),
-            "no limit" if terms.epsilon is None else exact(terms.epsilon),
-            _NONE if terms.delta is None else exact(terms.delta),
-            f"{steps:,}" if terms.rule is Rule.LIST and steps else _NONE,
-            reason,
+            cell_text(terms.epsilon, exact, "no limit"),
+            cell_text(terms.delta, exact),
+            f"{steps:,}" if terms.rule is Rule.LIST and steps else EMPTY_CELL,
+            entry.reason or unexplained,
         )
     )
 
 
 def stops(facts: Facts) -> tuple[str, ...]:
     """How runs ended and went on, and how the list grew, in words."""
-    sentences = [text for run in facts.snapshot.runs if (text := _stop(facts, run))]
-    more = len(sentences) - _LISTED
-    shown = (
-        (*sentences[:_LISTED], f"And {more:,} more runs like these.")
-        if more > 0
-        else tuple(sentences)
-    )
+    # Of a run that took all its steps there is nothing to tell: its sentence is empty.
+    sentences = list(filter(None, (_stop(facts, run) for run in facts.snapshot.runs)))
+    shown = sentences[:_LISTED]
+    more = len(sentences) - len(shown)
+    if more:
+        shown.append(f"And {more:,} more runs like these.")
 
     return (*shown, *_growth(facts))
 
 
 def _stop(facts: Facts, run: RunRecord) -> str:
+    """What is to be told of how a run ended; empty if it just took its steps."""
     snapshot = facts.snapshot
     taken = (
         f"Run {run.number} (“{run_name(run)}”) was charged {run.steps:,} of "
         f"{counted(run.planned_steps, 'planned step')}"
     )
 
+    # Only a list counts what was planned; under other rules what was left never counted.
+    lost, counts = "", "What was charged counts"
+    if snapshot.rule is Rule.LIST:
+        lost, counts = " What it left does not count.", "All that it planned counts"
+
+    state = "over, without a public reason" if run.over else "still going, or was killed"
     resumed = "" if run.continues is None else f" It took the place of run {run.continues}."
     successor = continued_by(snapshot, run)
+    number = None if successor is None else successor.number
 
-    if run.reason:
-        counts = " What it left does not count." if snapshot.rule is Rule.LIST else ""
-        return (
-            f"{taken} and ended for a public reason, as was declared: "
-            f"“{run.reason}”.{counts}{resumed}"
-        )
-
-    if successor is not None:
-        return f"{taken}, then run {successor.number} took its place.{resumed}"
-
-    if run.planned and run.steps < run.planned_steps:
-        state = (
-            "and is over, without a public reason"
-            if run.over
-            else "and is still going, or was killed"
-        )
-
-        counts = (
-            "All that it planned counts"
-            if snapshot.rule is Rule.LIST
-            else "What was charged counts"
-        )
-
-        return f"{taken} {state}. {counts}.{resumed}"
-
-    return f"{taken}.{resumed}" if resumed else ""
+    # The first that applies is told. What took the place of another run is told in any case.
+    endings = (
+        (
+            bool(run.reason),
+            f"{taken} and ended for a public reason, as was declared: “{run.reason}”.{lost}",
+        ),
+        (successor is not None, f"{taken}, then run {number} took its place."),
+        (run.steps < run.planned_steps, f"{taken} and is {state}. {counts}."),
+        (bool(resumed), f"{taken}."),
+    )
+    return next((words for applies, words in endings if applies), "") + resumed
 
 
 def _growth(facts: Facts) -> Iterator[str]:
-    history = facts.snapshot.history
-    for before, after in pairwise(history):
-        if before.terms.rule is not Rule.LIST or not before.terms.complete:
-            continue
+    """A sentence for each row by which a list that was complete became longer."""
+    for before, after in pairwise(facts.snapshot.history):
+        more = list_length(after.terms) - list_length(before.terms)
 
-        more = sum(count for _, count in after.terms.planned) - sum(
-            count for _, count in before.terms.planned
-        )
-
-        if more > 0:
+        # Until a list is complete, its rows settle it: that is no growth.
+        if before.terms.rule is Rule.LIST and before.terms.complete and more > 0:
             yield (
                 f"The list grew by {counted(more, 'step')} for a public reason, as was declared: "
                 f"“{after.reason}”."
@@ -214,17 +202,18 @@ def run_table(facts: Facts) -> Table:
                 str(run.number),
                 run_name(run),
                 moment(run.began),
-                f"{run.planned_steps:,}" if run.planned else _NONE,
+                f"{run.planned_steps:,}" if run.planned else EMPTY_CELL,
                 f"{run.steps:,}",
                 run_state(facts.snapshot, run),
-                run.reason or _NONE,
-                upward(facts.alone[run.number]) if run.number in facts.alone else _NONE,
+                run.reason or EMPTY_CELL,
+                cell_text(facts.alone.get(run.number), upward),
             )
         )
         for run in facts.snapshot.runs
     ]
 
-    total = _NONE if facts.void else upward(facts.guarantee.upper)
-    last = TableRow(("all", "together", "", _NONE, f"{facts.snapshot.steps:,}", "", "", total))
+    # Accounted for together, which is not the sum of the column. It stays where rows are left out.
+    total = EMPTY_CELL if facts.void else upward(facts.guarantee.upper)
+    last = TableRow(("all", "together", "", EMPTY_CELL, f"{facts.snapshot.steps:,}", "", "", total))
 
     return Table(header, (*capped(rows, len(header)), last), numbers=(3, 4, 7))

@@ -21,34 +21,31 @@ def run_name(run: RunRecord) -> str:
 
 def continued_by(snapshot: Snapshot, run: RunRecord) -> RunRecord | None:
     """The run that took the place of this one."""
-    return next(
-        (successor for successor in snapshot.runs if successor.continues == run.number), None
-    )
+    successors = (later for later in snapshot.runs if later.continues == run.number)
+
+    # The ledger lets one run at most take the place of another.
+    return next(successors, None)
 
 
 def run_state(snapshot: Snapshot, run: RunRecord) -> str:
     """Whether a run is over, in a few words."""
-    # The first that applies is said, so the order of these questions is part of the text.
     successor = continued_by(snapshot, run)
-    if snapshot.schema == OLDEST:
-        return "not recorded"
+    number = None if successor is None else successor.number
 
-    if successor is not None:
-        return f"continued by run {successor.number}"
+    # Reserved steps may not have been taken yet: they count, and say nothing about the end.
+    unsettled = sum(count for _, count in run.unsettled)
+    all_charged = run.steps >= run.planned_steps > 0
 
-    if run.reason:
-        return "ended early"
-
-    if run.over:
-        return "over"
-
-    taken = (
-        run.planned_steps
-        and run.steps >= run.planned_steps
-        and not sum(count for _, count in run.unsettled)
+    # The first that applies is said, so the order of these states is part of the text.
+    states = (
+        (snapshot.schema == OLDEST, "not recorded"),
+        (successor is not None, f"continued by run {number}"),
+        (bool(run.reason), "ended early"),
+        (run.over, "over"),
+        (all_charged and not unsettled, "all steps taken"),
+        (True, "going, or killed"),
     )
-
-    return "all steps taken" if taken else "going, or killed"
+    return next(words for applies, words in states if applies)
 
 
 def counted_steps(snapshot: Snapshot, run: RunRecord) -> Planned:
@@ -58,9 +55,12 @@ def counted_steps(snapshot: Snapshot, run: RunRecord) -> Planned:
     What a run left for a public reason, or to the run that took its place, is not its own.
     """
     charged = dict(run.charged)
-    whole = snapshot.rule is Rule.LIST and not run.reason and continued_by(snapshot, run) is None
-    planned = dict(run.planned) if whole else {}
+    counts_whole = (
+        snapshot.rule is Rule.LIST and not run.reason and continued_by(snapshot, run) is None
+    )
 
+    # A run may have been charged more of a step than it planned: then the charge counts.
+    planned = dict(run.planned) if counts_whole else {}
     return tuple(
         (step, max(planned.get(step, 0), charged.get(step, 0))) for step in {**planned, **charged}
     )
@@ -68,15 +68,17 @@ def counted_steps(snapshot: Snapshot, run: RunRecord) -> Planned:
 
 def growth(snapshot: Snapshot) -> Planned:
     """The steps by which the list grew after the first release, for declared public reasons."""
+    # Until a list is complete, its rows settle it: only what comes after that is growth.
     lists = [
         entry.terms.planned
         for entry in snapshot.history
         if entry.terms.rule is Rule.LIST and entry.terms.complete
     ]
 
-    if len(lists) < 2:
+    if not lists:
         return ()
 
+    # Lists only grow, so that the first and the last say all that happened between them.
     first, last = dict(lists[0]), dict(lists[-1])
     return tuple(
         (step, count - first.get(step, 0))
@@ -96,7 +98,7 @@ def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
     if snapshot.marks:
         return {}
 
-    # Runs with equal steps cost the same and are computed once.
+    # Runs with equal steps cost the same and are computed once; None is a run that has no analysis.
     known: dict[object, float | None] = {}
     epsilons: dict[int, float] = {}
 
@@ -104,7 +106,10 @@ def epsilon_of_each(snapshot: Snapshot, delta: float) -> dict[int, float]:
         steps = counted_steps(snapshot, run)
         key = frozenset(steps)
 
-        if not any(count for _, count in steps) or (key not in known and len(known) == _MOST):
+        # A run without steps has no epsilon, and a new kind of run none once the time is up.
+        charged_nothing = not any(count for _, count in steps)
+        too_many = key not in known and len(known) == _MOST
+        if charged_nothing or too_many:
             continue
 
         if key not in known:

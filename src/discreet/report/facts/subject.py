@@ -30,5 +30,6 @@ class Subject:
     who: str = ""
 
     def __post_init__(self) -> None:
+        # They are printed on a page that is signed: one line each, and nothing that is not printed.
         for field in fields(self):
             check.label("Subject", field.name, getattr(self, field.name), empty=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from discreet.report.formats.document import Bars, LineChart
@@ -77,7 +78,10 @@ def draw_line(line: LineChart) -> LineDrawing:
 
     # A chart of nothing but zeros has no scale of its own: any will do.
     def across(x: float) -> float:
-        share = 1.0 + math.log10(x) / _DECADES if logarithmic else x / (furthest or 1.0)
+        share = x / (furthest or 1.0)
+        if logarithmic:
+            share = 1.0 + math.log10(x) / _DECADES
+
         return round(_LEFT + (right - _LEFT) * share, 1)
 
     def down(y: float) -> float:
@@ -85,6 +89,7 @@ def draw_line(line: LineChart) -> LineDrawing:
 
     points = [(across(x), down(y)) for x, y in line.points]
     path = _path(points)
+
     # Guessing accuses members and others alike: as many found as wrongly accused.
     guesses = [(across(x), down(x)) for x, _ in line.points] if logarithmic else []
 
@@ -112,18 +117,26 @@ def _marks(
     line: LineChart, furthest: float
 ) -> tuple[list[tuple[float, str]], list[tuple[float, str]], float]:
     """Values with their texts along both axes, and the value at the upper end of the second."""
+    # Both axes of the trade-off are shares, whatever its points are.
     if line.key == "tradeoff":
-        rates = [(value, f"{100.0 * value:g} %") for value in (0.001, 0.01, 0.1, 1.0)]
-        shares = [(value, f"{100.0 * value:g} %") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        rates = _labelled((0.001, 0.01, 0.1, 1.0), scale=100.0, form="{:g} %")
+        shares = _labelled((0.0, 0.25, 0.5, 0.75, 1.0), scale=100.0, form="{:g} %")
         return rates, shares, 1.0
 
-    values = [y for _, y in line.points]
-    highest = max([*values, line.limit[0]] if line.limit else values)
-    x_marks = [(value, f"{value:,.6g}") for value in _round_numbers(furthest, 4)]
-    y_marks = [(value, f"{value:g}") for value in _round_numbers(highest, 5)]
+    # A limit above the line must be on the canvas as well.
+    highest = max(y for _, y in line.points)
+    if line.limit:
+        highest = max(highest, line.limit[0])
+
+    x_marks = _labelled(_round_numbers(furthest, 4), form="{:,.6g}")
+    y_marks = _labelled(_round_numbers(highest, 5), form="{:g}")
 
     # A little room above the line, so that neither it nor the limit's text touches the frame.
     return x_marks, y_marks, max(y_marks[-1][0], highest * 1.06)
+
+
+def _labelled(values: Iterable[float], *, form: str, scale: float = 1.0) -> list[tuple[float, str]]:
+    return [(value, form.format(scale * value)) for value in values]
 
 
 def _path(points: list[tuple[float, float]]) -> str:
@@ -139,17 +152,20 @@ def _round_numbers(largest: float, about: int) -> list[float]:
     if not largest > 0.0:
         return [0.0]
 
+    # The smallest round number that is not much below an even division.
     rough = largest / about
     power = 10.0 ** math.floor(math.log10(rough))
     width = power * next(
         factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.8
     )
 
+    # Through six digits, so that 3 times 0.1 is written 0.3; 1e-9 keeps the last multiple.
     return [float(f"{i * width:.6g}") for i in range(int(largest / width + 1e-9) + 1)]
 
 
 def draw_bars(chart: Bars) -> BarDrawing:
     """Horizontal bars, one below the other."""
+    # A group without a share (its cost is counted apart) gets an empty bar, and its note.
     bars = tuple(
         DrawnBar(
             i * _ROW,

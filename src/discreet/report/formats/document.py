@@ -76,6 +76,7 @@ def capped(rows: Sequence[TableRow], columns: int, limit: int = 300) -> tuple[Ta
     # Alarming rows must not fall off the end. Those shown keep the order of the ledger.
     alarming_first = sorted(range(len(rows)), key=lambda i: not rows[i].alarming)
     shown = sorted(alarming_first[:limit])
+
     missing = TableRow((f"and {len(rows) - limit:,} more, in the ledger", *[""] * (columns - 1)))
 
     return (*(rows[i] for i in shown), missing)

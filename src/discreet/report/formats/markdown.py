@@ -17,6 +17,7 @@ from discreet.report.formats.document import (
 
 __all__ = ["escaped", "markdown"]
 
+# An underscore inside a word is shown as it is; at the edge of one it could begin emphasis.
 _SPECIAL = re.compile(r"([\\`*\[\]|~$])|(?<![^\W_])(_)|(_)(?![^\W_])")
 # What opens a heading or a list, or underlines a heading, at the start of a text.
 _OPENING = re.compile(r"^(\s*\d*)((?<=\d)[.)]|(?<!\d)[#+=-])(?=\s|#)")
@@ -41,6 +42,7 @@ def markdown(document: Document) -> str:
 
 
 def _lines(document: Document) -> Iterator[str]:
+    # First what is claimed, last how to check it.
     yield from _headline(document)
     yield from ("## The statement", "")
 
@@ -86,7 +88,9 @@ def _headline(document: Document) -> Iterator[str]:
         severity = "WRONG" if deviation.severity == "wrong" else "Note"
         yield f"* **{severity}:** {escaped(deviation.text)}"
 
-    yield from ("" if document.deviations else "None found.", "", escaped(document.compared), "")
+    # That there are none is said: silence could be read as "not looked for".
+    nothing = "" if document.deviations else "None found."
+    yield from (nothing, "", escaped(document.compared), "")
 
 
 def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
@@ -98,6 +102,7 @@ def _part(heading: str, part: Item | Section) -> Iterator[str]:
     yield from (heading, "")
     yield from _paragraphs(part.paragraphs)
 
+    # Points are one list: blank lines stand around it, not between them.
     for point in part.points:
         yield f"* {escaped(point)}"
 
@@ -110,6 +115,7 @@ def _part(heading: str, part: Item | Section) -> Iterator[str]:
 
 def _signature(signature: SignatureBlock) -> Iterator[str]:
     yield from ("## Signature", "")
+
     for name, value in (*signature.subject, *signature.identity):
         yield f"* {escaped(name)}: {escaped(value or _ROOM)}"
 
@@ -125,6 +131,8 @@ def _chart(line: LineChart) -> Iterator[str]:
 
 def _bars(chart: Bars) -> Iterator[str]:
     yield from (f"### {escaped(chart.title)}", "", escaped(chart.words), "")
+
+    # Each note says the share in words, so that nothing is lost without the bars.
     for bar in chart.bars:
         yield f"* {escaped(bar.name)}: {escaped(bar.note)}"
 
@@ -133,12 +141,14 @@ def _bars(chart: Bars) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     yield "| " + " | ".join(map(escaped, table.header)) + " |"
+
+    # A colon at the end of a rule sets its column to the right.
     columns = range(len(table.header))
     rules = ["--:" if column in table.numbers else "---" for column in columns]
     yield f"|{'|'.join(rules)}|"
 
+    # Markdown has no colour: an alarming row is bold and bears a sign.
     for row in table.rows:
         first, *more = map(escaped, row.cells)
-        # Markdown has no colour: an alarming row is bold and bears a sign.
         cells = [f"**{first} (!)**" if row.alarming else first, *more]
         yield f"| {' | '.join(cells)} |"

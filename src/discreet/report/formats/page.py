@@ -33,6 +33,7 @@ def _environment() -> Environment:
     # Imported here, so that `import discreet` stays cheap.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
+    # A name that a template misspells is an error, and not an empty place on a page that is signed.
     return Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,

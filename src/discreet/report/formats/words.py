@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from typing import Any, TypeVar
 
 from discreet._digits import downward
 from discreet.ledger.events import Query
@@ -12,7 +14,9 @@ from discreet.ledger.folding import folded_noise_multiplier
 from discreet.units import Adjacency, Unit
 
 __all__ = [
+    "EMPTY_CELL",
     "adjacency_words",
+    "cell_text",
     "exact",
     "label_words",
     "mark_words",
@@ -21,7 +25,13 @@ __all__ = [
     "multiplier",
     "people",
     "percent",
+    "plain_json",
 ]
+
+_T = TypeVar("_T")
+
+EMPTY_CELL = "—"
+"""What stands in a cell that has nothing to say."""
 
 
 def exact(number: float) -> str:
@@ -30,7 +40,18 @@ def exact(number: float) -> str:
     >>> exact(600.0), exact(0.1), exact(1e-06)
     ('600', '0.1', '1e-06')
     """
-    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else repr(number)
+    # Below 1e15 every whole number is one of its own, and its digits are all there.
+    is_whole = number.is_integer() and abs(number) < 1e15
+    return f"{number:.0f}" if is_whole else repr(number)
+
+
+def cell_text(value: _T | None, write: Callable[[_T], str], otherwise: str = EMPTY_CELL) -> str:
+    """What `write` makes of a value, or another text where there is none.
+
+    >>> cell_text(0.5, exact), cell_text(None, exact, "no limit")
+    ('0.5', 'no limit')
+    """
+    return otherwise if value is None else write(value)
 
 
 def percent(share: float) -> str:
@@ -39,6 +60,7 @@ def percent(share: float) -> str:
     >>> percent(0.03921), percent(1.0)
     ('4 %', '100 %')
     """
+    # 2^-50 is more than the product is rounded by: a share of 0.04 stays 4 %, and is not 4.1 %.
     return f"{math.ceil(1000.0 * share * (1.0 - 2.0**-50)) / 10.0:g} %"
 
 
@@ -66,8 +88,29 @@ def moment(text: str) -> str:
     >>> moment("2026-01-31T12:00:05+00:00")
     '2026-01-31 12:00:05 UTC'
     """
+    # Texts of a ledger are other people's: what has another form is shown, not guessed at.
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\+00:00", text)
     return f"{match[1]} {match[2]} UTC" if match else text
+
+
+def plain_json(value: Any) -> Any:
+    """A value with tuples as lists, and infinity, for which JSON has no number, as a text.
+
+    >>> plain_json({"epsilon": float("inf"), "sampling": ("full batch",)})
+    {'epsilon': 'infinity', 'sampling': ['full batch']}
+    """
+    match value:
+        case Mapping():
+            return {str(name): plain_json(entry) for name, entry in value.items()}
+
+        case list() | tuple():
+            return [plain_json(entry) for entry in value]
+
+        # Not NaN: no bound may be one, and whoever writes the text refuses it.
+        case float() if math.isinf(value):
+            return "infinity" if value > 0 else "-infinity"
+
+    return value
 
 
 # --- events ---
@@ -75,6 +118,7 @@ def moment(text: str) -> str:
 
 def multiplier(query: Query) -> float | None:
     """Noise over sensitivity, rounded down; None for queries that have no such number."""
+    # Folding a single query gives its ratio, rounded down.
     if query.gaussian_cost is not None:
         return folded_noise_multiplier([query])
 

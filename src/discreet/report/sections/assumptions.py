@@ -63,8 +63,8 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
         "rewrote it from the start, only a head that was kept elsewhere can show.",
     )
 
+    # A mark cannot be taken back: one that was written once voids the ledger for good.
     marks = facts.guarantee.voided_by
-
     if marks:
         yield Assumption(
             "Nothing unsafe happened",
@@ -88,6 +88,7 @@ def _ledger(facts: Facts) -> Iterator[Assumption]:
 
 
 def _samples(facts: Facts) -> Iterator[Assumption]:
+    # One assumption for each way of drawing, however many runs used it.
     drawn = {charge.step.sampling for charge in facts.snapshot.charges if charge.count}
     policies = sorted(drawn, key=lambda policy: policy.phrase)
 
@@ -134,6 +135,7 @@ def _arithmetic(facts: Facts) -> Iterator[Assumption]:
 
 
 def _randomness(facts: Facts) -> Iterator[Assumption]:
+    # One run with a known key is enough: its releases are part of the claim.
     text = "Noise and samples cannot be predicted"
     if any(run.info.randomness is Randomness.UNSAFE_TEST_KEY for run in facts.snapshot.runs):
         yield Assumption(text, Basis.VIOLATED, "A run used a fixed test key.")
@@ -243,6 +245,7 @@ def _records(facts: Facts) -> Iterator[Assumption]:
             "Whoever grouped the data answers for it.",
         )
 
+    # Neighbours of equal size do not differ in the number of records, so that it is not protected.
     if facts.guarantee.adjacency is not Adjacency.ADD_OR_REMOVE:
         yield Assumption(
             "The number of records is public",

@@ -64,18 +64,19 @@ _NOT_COVERED = (
 )
 
 
+def _covered(charge: Charge) -> str:
+    words = f"Covered: {_run_words(charge)}, {counted(charge.count, 'step')}"
+    if charge.unsettled:
+        words += f", of which {charge.unsettled:,} are reserved and not settled"
+
+    return f"{words}."
+
+
 def _accesses(facts: Facts) -> Item:
+    # A charge of which all steps were given back covers nothing.
     snapshot = facts.snapshot
     charges = [charge for charge in snapshot.charges if charge.count]
-    covered = [
-        f"Covered: {_run_words(charge)}, {counted(charge.count, 'step')}"
-        + (
-            f", of which {charge.unsettled:,} are reserved and not settled."
-            if charge.unsettled
-            else "."
-        )
-        for charge in charges[:_LISTED]
-    ]
+    covered = list(map(_covered, charges[:_LISTED]))
 
     if len(charges) > _LISTED:
         covered.append(
@@ -106,6 +107,7 @@ def _accesses(facts: Facts) -> Item:
 def _output(facts: Facts) -> Item:
     charges = [charge for charge in facts.snapshot.charges if charge.count]
     kinds = sorted({query.phrase for charge in charges for query in charge.step.queries})
+
     # A step over several batches answers each of its queries once per batch.
     releases = sum(
         charge.count * len(charge.step.queries) * charge.step.sampling.batches_per_step
@@ -135,6 +137,7 @@ def _output(facts: Facts) -> Item:
 
 
 def _unit(facts: Facts) -> Item:
+    # Group privacy: for k records of one person, epsilon grows k-fold and delta even faster.
     unit = facts.guarantee.unit
     if unit == Unit.EXAMPLE:
         several = (
@@ -171,6 +174,7 @@ def _adjacency(facts: Facts) -> Item:
 
 
 def _accounting(facts: Facts) -> Item:
+    # The rule decides which analysis states the claim, and whether there is a second one.
     guarantee = facts.guarantee
     words: tuple[str, ...]
 
@@ -262,6 +266,7 @@ def _statement(facts: Facts) -> Item:
             "budget, as analysed."
         )
 
+    # An upper bound on all of it is one on each part: parts are post-processing of the whole.
     if not facts.void:
         points.append(
             "The statement is about all runs of the ledger together, the final model and its "
@@ -313,6 +318,7 @@ def _against_records(facts: Facts) -> str:
 
 
 def _transparency(facts: Facts) -> Item:
+    # Whoever wants to run it again needs the versions; runs of different ones are all named.
     software = sorted(
         {f"{name} {version}" for run in facts.snapshot.runs for name, version in run.software}
     )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from discreet._digits import counted, downward, upward
 from discreet.auditing import Audit
-from discreet.ledger import Charge, Query, Step
+from discreet.ledger import Charge, Query, RunInfo, Step
 from discreet.ledger.folding import folded_noise_multiplier
 from discreet.plan import Plan
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.own_plans import agreement
 from discreet.report.formats.document import Table, TableRow, capped
-from discreet.report.formats.words import exact, measured, moment, multiplier
+from discreet.report.formats.words import EMPTY_CELL, cell_text, exact, measured, moment, multiplier
 from discreet.report.sections.deviations import (
     alike,
     charges_of_plan,
@@ -25,18 +25,15 @@ from discreet.report.sections.deviations import (
 
 __all__ = ["comparison", "comparison_notes"]
 
-_NONE = "—"
 # Different values in one cell.
 _SHOWN = 3
 
 
 def comparison(facts: Facts) -> Table:
     """One row for each thing that can differ; alarming where it does."""
-    parts = [
-        row
-        for name, plan in facts.plans.items() or [("", None)]
-        for row in _part(facts, name, plan)
-    ]
+    # Without a plan the ledger is shown all the same, beside an empty column.
+    plans: Mapping[str, Plan | None] = facts.plans or {"": None}
+    parts = [row for name, plan in plans.items() for row in _part(facts, name, plan)]
 
     return Table(
         ("", "plan", "ledger", "audit"), (*_terms(facts), *parts, *_others(facts), *_epsilon(facts))
@@ -46,8 +43,12 @@ def comparison(facts: Facts) -> Table:
 def _part(facts: Facts, name: str, plan: Plan | None) -> Iterator[TableRow]:
     """One plan against the charges of its runs; without a plan, all charges."""
     charges = [charge for charge in charges_of_plan(facts, plan) if charge.count]
-    for row in (*_steps(facts, plan, charges), *capped(list(_groups(plan, charges)), 4)):
-        yield replace(row, cells=(f"{name}: {row.cells[0]}", *row.cells[1:])) if name else row
+    rows = (*_steps(facts, plan, charges), *capped(list(_groups(plan, charges)), 4))
+
+    # Plans of a programme have names, by which their rows are told apart.
+    prefix = f"{name}: " if name else ""
+    for row in rows:
+        yield replace(row, cells=(prefix + row.cells[0], *row.cells[1:]))
 
 
 def comparison_notes(facts: Facts) -> tuple[str, ...]:
@@ -73,32 +74,31 @@ def comparison_notes(facts: Facts) -> tuple[str, ...]:
 
 
 def _row(
-    name: str, plan: str, ledger: str, audit: str = _NONE, *, alarming: bool = False
+    name: str, plan: str, ledger: str, audit: str = EMPTY_CELL, *, alarming: bool = False
 ) -> TableRow:
     return TableRow((name, plan, ledger, audit), alarming)
 
 
 def _terms(facts: Facts) -> Iterator[TableRow]:
-    audit, runs = facts.audit, [run.info for run in facts.snapshot.runs]
-    plan = next(iter(facts.plans.values()), None)  # unit and adjacency are the same in all
+    runs = [run.info for run in facts.snapshot.runs]
 
-    units = {str(run.unit) for run in runs}
-    yield _row(
-        "unit",
-        _NONE if plan is None else str(plan.unit),
-        _joined(units),
-        _NONE if audit is None else str(audit.unit),
-        alarming=plan is not None and units != {str(plan.unit)},
-    )
+    # Unit and adjacency are the same in all plans of a programme: the first speaks for them.
+    plan = next(iter(facts.plans.values()), None)
 
-    adjacencies = {run.adjacency for run in runs}
-    yield _row(
-        "adjacency",
-        _NONE if plan is None else plan.adjacency.value,
-        _joined(adjacency.value for adjacency in adjacencies),
-        _NONE if audit is None else audit.adjacency.value,
-        alarming=plan is not None and adjacencies != {plan.adjacency},
-    )
+    # Runs, plans and audits name what they protect by the same words.
+    words: dict[str, Callable[[RunInfo | Plan | Audit], str]] = {
+        "unit": lambda source: str(source.unit),
+        "adjacency": lambda source: source.adjacency.value,
+    }
+    for name, read in words.items():
+        charged = set(map(read, runs))
+        yield _row(
+            name,
+            cell_text(plan, read),
+            _joined(charged),
+            cell_text(facts.audit, read),
+            alarming=plan is not None and charged != {read(plan)},
+        )
 
     yield from _execution(facts)
 
@@ -106,6 +106,8 @@ def _terms(facts: Facts) -> Iterator[TableRow]:
 def _execution(facts: Facts) -> Iterator[TableRow]:
     """How runs were executed: with which numerics, and by whose choice of parameters."""
     runs = [run.info for run in facts.snapshot.runs]
+
+    # A plan asks for a least level: whatever serves it, or is better, is as planned.
     yield _row(
         "numerics",
         _joined(f"{plan.numerics.value}, at least" for plan in facts.plans.values()),
@@ -117,7 +119,7 @@ def _execution(facts: Facts) -> Iterator[TableRow]:
         ),
     )
 
-    yield _row("parameters", _NONE, _joined(run.parameters.value for run in runs))
+    yield _row("parameters", EMPTY_CELL, _joined(run.parameters.value for run in runs))
 
 
 def _others(facts: Facts) -> Iterator[TableRow]:
@@ -125,6 +127,7 @@ def _others(facts: Facts) -> Iterator[TableRow]:
     planned = {charge for plan in facts.plans.values() for charge in charges_of_plan(facts, plan)}
     steps = sum(charge.count for charge in facts.snapshot.charges if charge not in planned)
 
+    # Without a plan there are no others: all charges stand in the rows above.
     if facts.plans and steps:
         yield _row("steps of other runs", "0", f"{steps:,}")
 
@@ -132,14 +135,19 @@ def _others(facts: Facts) -> Iterator[TableRow]:
 def _steps(facts: Facts, plan: Plan | None, charges: list[Charge]) -> Iterator[TableRow]:
     yield _sampling(None if plan is None else step_of(plan), charges)
 
+    # Steps that are reserved and not settled count; a run gives back those that it did not take.
     total = sum(charge.count for charge in charges)
     unsettled = sum(charge.unsettled for charge in charges)
+    charged = f"{total:,}"
+    if unsettled:
+        charged += f", {unsettled:,} of them unsettled"
+
     # Charges do not tell plans with equal steps apart: each is held to the sum of them.
     steps = 0 if plan is None else sum(facts.plans[name].steps for name in alike(facts, plan))
     yield _row(
         "steps",
-        _NONE if plan is None else f"{steps:,}",
-        f"{total:,}" + (f", {unsettled:,} of them unsettled" if unsettled else ""),
+        cell_text(plan, lambda _: f"{steps:,}"),
+        charged,
         alarming=plan is not None and total - unsettled > steps,
     )
 
@@ -150,10 +158,10 @@ def _sampling(step: Step | None, charges: list[Charge]) -> TableRow:
     policies = {charge.step.sampling for charge in charges}
     return _row(
         "sampling",
-        _NONE if step is None else step.sampling.phrase,
+        cell_text(step, lambda step: step.sampling.phrase),
         _joined(policy.phrase for policy in policies),
         # That nothing was charged yet is no deviation.
-        alarming=step is not None and bool(policies) and policies != {step.sampling},
+        alarming=step is not None and not policies <= {step.sampling},
     )
 
 
@@ -161,7 +169,7 @@ def _multiplier(plan: Plan | None, charges: list[Charge]) -> TableRow:
     """The noise multiplier of all groups together; alarming if any charge is not as planned."""
     return _row(
         "noise multiplier, folded",
-        _NONE if plan is None else downward(plan.noise_multiplier, 6),
+        cell_text(plan, lambda plan: downward(plan.noise_multiplier, 6)),
         _joined(map(_folded, charges)),
         alarming=plan is not None
         and plan.private
@@ -170,16 +178,17 @@ def _multiplier(plan: Plan | None, charges: list[Charge]) -> TableRow:
 
 
 def _folded(charge: Charge) -> str:
+    # Equation 1 of the paper folds Gaussian queries; others compose apart from it.
     gaussians = charge.step.gaussians
     return downward(folded_noise_multiplier(gaussians), 6) if gaussians else "not Gaussian"
 
 
 def _groups(plan: Plan | None, charges: list[Charge]) -> Iterator[TableRow]:
-    planned: dict[str, Query] = (
-        {} if plan is None else {query.group: query for query in plan.queries()}
-    )
+    queries = () if plan is None else plan.queries()
+    planned: dict[str, Query] = {query.group: query for query in queries}
     taken: dict[str, set[Query]] = {}
 
+    # A group may have been charged with different noise at different times: all of it is shown.
     for charge in charges:
         for query in charge.step.queries:
             taken.setdefault(query.group, set()).add(query)
@@ -188,7 +197,7 @@ def _groups(plan: Plan | None, charges: list[Charge]) -> Iterator[TableRow]:
         charged = taken.get(group, set())
         yield _row(
             f"group {group}",
-            _noise(planned[group]) if group in planned else _NONE,
+            cell_text(planned.get(group), _noise),
             _joined(map(_noise, charged)),
             alarming=plan is not None and bool(charges) and charged != {planned.get(group)},
         )
@@ -211,6 +220,7 @@ def _noise(query: Query) -> str:
 
 
 def _epsilon(facts: Facts) -> Iterator[TableRow]:
+    # Written so that what is no number counts as too much.
     for limit in facts.ceilings:
         spent = "not comparable" if limit.spent is None else f"at most {upward(limit.spent)}"
         yield _row(
@@ -222,24 +232,32 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
 
     audit = facts.audit
     if audit is not None:
-        claimed = _NONE if facts.audited_claim is None else f"at most {upward(facts.audited_claim)}"
+        claimed = cell_text(facts.audited_claim, lambda claim: f"at most {upward(claim)}")
         yield _row(
             f"epsilon at delta {exact(audit.delta)}, measured",
-            _NONE,
+            EMPTY_CELL,
             claimed if not facts.void else "no guarantee",
             f"at least {measured(audit.lower)} (confidence {exact(audit.confidence)})",
             alarming=contradicted(facts),
         )
 
+        # A bound that rests on an assumption stands in a row of its own, with the assumption.
         if audit.assumed_lower is not None:
             under = f"at least {measured(audit.assumed_lower)}, if {audit.assumes}"
             yield _row(
-                "measured, under an assumption", _NONE, _NONE, under, alarming=contradicted(facts)
+                "measured, under an assumption",
+                EMPTY_CELL,
+                EMPTY_CELL,
+                under,
+                alarming=contradicted(facts),
             )
 
         if comparable(facts) and facts.audited_claim:
             yield _row(
-                "share of the claim reached", _NONE, _NONE, _reached(audit, facts.audited_claim)
+                "share of the claim reached",
+                EMPTY_CELL,
+                EMPTY_CELL,
+                _reached(audit, facts.audited_claim),
             )
 
         how = (
@@ -247,11 +265,11 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
             f"{counted(audit.trials, 'trial')}; {moment(audit.made)}"
         )
 
-        yield _row("measured how", _NONE, _NONE, how)
-        place = _NONE if facts.audited is None else facts.audited.value
+        yield _row("measured how", EMPTY_CELL, EMPTY_CELL, how)
+        place = cell_text(facts.audited, lambda audited: audited.value)
         yield _row(
             "measured for",
-            _NONE,
+            EMPTY_CELL,
             facts.snapshot.head[:16] + "…",
             f"{audit.ledger_head[:16]}…: {place}",
         )
@@ -259,17 +277,16 @@ def _epsilon(facts: Facts) -> Iterator[TableRow]:
 
 def _reached(audit: Audit, claim: float) -> str:
     """How far up to the claim the audit came, in percent, rounded down."""
-    assumed = audit.assumed_lower
-    free = f"{math.floor(100.0 * audit.lower / claim):,} %"
-    return (
-        free
-        if assumed is None
-        else f"{free}; {math.floor(100.0 * assumed / claim):,} % under the assumption"
-    )
+    words = f"{math.floor(100.0 * audit.lower / claim):,} %"
+    if audit.assumed_lower is not None:
+        share = math.floor(100.0 * audit.assumed_lower / claim)
+        words += f"; {share:,} % under the assumption"
+
+    return words
 
 
 def _joined(values: Iterable[str]) -> str:
     """Different values of one thing, few of them."""
     texts = sorted(set(values))
     more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return "; ".join(texts[:_SHOWN]) + more if texts else _NONE
+    return "; ".join(texts[:_SHOWN]) + more if texts else EMPTY_CELL

@@ -52,6 +52,8 @@ def comparable(facts: Facts) -> bool:
     """Whether the audit measured what is claimed: this ledger, unit and adjacency, at a delta for
     which there is a claim.
     """
+    # An audit of an earlier state is compared, too: the releases that it measured are still part of
+    # what is claimed.
     audit = facts.audit
     return (
         audit is not None
@@ -79,6 +81,7 @@ def _marks(facts: Facts) -> Iterator[Deviation]:
 
 
 def _unsettled(facts: Facts) -> Iterator[Deviation]:
+    # A note: the claim is right, it may only be larger than what was really taken.
     if facts.snapshot.unsettled:
         steps = f"{counted(facts.snapshot.unsettled, 'step')} of {facts.snapshot.steps:,}"
         yield _note(
@@ -102,6 +105,7 @@ def _accountants(facts: Facts) -> Iterator[Deviation]:
 
 
 def _records(facts: Facts) -> Iterator[Deviation]:
+    # At delta = 1/records, publishing one record at random is private with epsilon 0.
     if facts.records is not None and facts.guarantee.delta * facts.records >= 1.0:
         yield _wrong(
             f"Delta {exact(facts.guarantee.delta)} is not below 1/records = "
@@ -118,6 +122,7 @@ def _limits(facts: Facts) -> Iterator[Deviation]:
                 f"What was spent cannot be compared with {stated}: the claim is about another "
                 "delta."
             )
+
         # Written so that what is no number counts as too much.
         elif not limit.spent <= limit.epsilon:
             yield _wrong(f"Epsilon {upward(limit.spent)} was spent, which is above {stated}.")
@@ -137,6 +142,7 @@ def charges_of_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
     steps = set(map(step_of, facts.plans.values()))
     taken = _labels(charges, steps)
 
+    # No plan at all, or none that ran as it was written: everything is compared with everything.
     if not taken:
         return charges
 
@@ -146,11 +152,17 @@ def charges_of_plan(facts: Facts, plan: Plan | None) -> tuple[Charge, ...]:
 
     if names or planned is None:
         theirs = steps - {planned}
-        return tuple(c for c in charges if c.run.label in names and c.step not in theirs)
+        return tuple(
+            charge for charge in charges if charge.run.label in names and charge.step not in theirs
+        )
 
     # Nothing has this plan's step: runs that no plan claims stand in for it, if their groups fit.
     groups = set(planned.groups)
-    return tuple(c for c in charges if c.run.label not in taken and set(c.step.groups) == groups)
+    return tuple(
+        charge
+        for charge in charges
+        if charge.run.label not in taken and set(charge.step.groups) == groups
+    )
 
 
 def _labels(charges: Iterable[Charge], steps: set[Step | None]) -> set[str]:
@@ -159,6 +171,7 @@ def _labels(charges: Iterable[Charge], steps: set[Step | None]) -> set[str]:
 
 
 def _plan(facts: Facts) -> Iterator[Deviation]:
+    # Charges that belong to some plan; what is left over in the end was planned by nobody.
     compared: list[Charge] = []
 
     for name, plan in facts.plans.items():
@@ -176,6 +189,7 @@ def _plan(facts: Facts) -> Iterator[Deviation]:
             as_planned = [charge for charge in charges if charge.step == planned]
             yield from _steps(planned, as_planned, facts, names)
 
+        # Only now, since the loop above skips what an earlier plan was compared with.
         compared += charges
 
     if facts.plans:
@@ -188,6 +202,7 @@ def _unplanned(facts: Facts, compared: list[Charge]) -> Iterator[Deviation]:
         charge for charge in facts.snapshot.charges if charge not in compared and charge.count
     ]
 
+    # A note, since a ledger belongs to a data set and may serve other work than these plans.
     if charges:
         names = ", ".join(sorted({label_words(charge.run.label) for charge in charges}))
         total = counted(sum(charge.count for charge in charges), "step")
@@ -212,11 +227,16 @@ def _steps(
     step: Step, charges: list[Charge], facts: Facts, names: list[str]
 ) -> Iterator[Deviation]:
     """How many steps were charged, of plans that have the same step."""
-    whose = "the plan" if names == [""] else " and ".join(f"plan {label_words(n)}" for n in names)
+    # One plan that was given alone has no name.
+    whose = "the plan"
+    if names != [""]:
+        whose = " and ".join(f"plan {label_words(name)}" for name in names)
+
     steps = sum(facts.plans[name].steps for name in names)
 
     total = sum(charge.count for charge in charges)
     unsettled = sum(charge.unsettled for charge in charges)
+
     # All of a list that was fixed in advance counts, whether it was taken or not.
     listed = facts.snapshot.counted() if facts.snapshot.rule is Rule.LIST else ()
     promised = dict(listed).get(step, 0)
@@ -234,11 +254,15 @@ def _steps(
         )
     elif total > steps:
         yield _wrong(f"{counted(total, 'step')} were charged; {whose} has {steps:,}.")
+
+    # What is only promised costs as much as what was taken: the claim counts it.
     elif promised > steps:
         yield _wrong(
             f"{counted(promised, 'step')} are on the ledger's list, and all count; {whose} "
             f"has {steps:,}."
         )
+
+    # Fewer steps cost less, so that this is no fault.
     elif charged_or_promised < steps:
         charged = f"{counted(total, 'step')} were charged; {whose} has {steps:,}."
         yield _note(f"{charged} {_reasons(facts)}")
@@ -246,20 +270,23 @@ def _steps(
 
 def _reasons(facts: Facts) -> str:
     """Public reasons that runs declared for ending early, where the claim follows them."""
-    reasons = sorted({run.reason for run in facts.snapshot.runs if run.reason})
+    reasons = sorted({run.reason for run in facts.snapshot.runs} - {""})
     if not reasons or facts.snapshot.rule is not Rule.LIST:
         return "The claim is about those charged."
 
+    # Three of them are enough for a sentence; the assumptions list every one.
     said = "; ".join(f"“{reason}”" for reason in reasons[:3])
     return f"The claim leaves out what a run left for a public reason, as was declared: {said}."
 
 
 def _terms(facts: Facts, plan: Plan, charges: tuple[Charge, ...]) -> Iterator[Deviation]:
-    # Runs that have charged nothing yet say what they protect all the same.
     runs = {charge.run for charge in charges}
+
+    # Runs that have charged nothing yet say what they protect all the same. Where others have, a
+    # plan of a programme without a charge is one that did not run.
     if not facts.snapshot.charges:
         runs = {run.info for run in facts.snapshot.runs}
-    elif not runs:  # a plan of a programme that did not run
+    elif not runs:
         return
 
     for name, planned, charged in (
@@ -270,6 +297,7 @@ def _terms(facts: Facts, plan: Plan, charges: tuple[Charge, ...]) -> Iterator[De
             ledger = ", ".join(sorted(charged)) or "no run"
             yield _wrong(f"The plan's {name} is {planned}; the ledger has {ledger}.")
 
+    # A set has no order of its own, and a report must not change from one reading to the next.
     for run in sorted(runs, key=lambda run: run.label):
         if not run.numerics.serves(plan.numerics):
             yield _wrong(

@@ -31,7 +31,6 @@ __all__ = [
 
 def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
     """Whether the claim holds. Fail closed: whatever speaks against it comes first."""
-    wrong = sum(deviation.severity == "wrong" for deviation in deviations)
     if facts.guarantee.voided_by:
         marks = "; ".join(map(mark_words, facts.guarantee.voided_by))
         return Status("void", "No guarantee", f"NO GUARANTEE: voided by {marks}.")
@@ -51,6 +50,8 @@ def status(facts: Facts, deviations: Sequence[Deviation]) -> Status:
             "The claim is contradicted. Do not rely on it; see the deviations.",
         )
 
+    # Notes are worth knowing and change nothing; only what is wrong takes the clean word away.
+    wrong = sum(deviation.severity == "wrong" for deviation in deviations)
     if wrong:
         text = (
             "The claim is about what the ledger holds, and it holds. But "
@@ -77,6 +78,7 @@ def _audit_words(facts: Facts) -> str:
 
 def _share(facts: Facts) -> str:
     """How far up to the claim the audit came, rounded down."""
+    # Of a claim of 0 there is no share that could be reached.
     if facts.audit is None or not facts.audited_claim:
         return "no share"
 
@@ -93,6 +95,7 @@ def sentence(facts: Facts) -> str:
         )
 
     change = _CHANGES[guarantee.adjacency].format(guarantee.unit)
+
     # The factor is rounded up, past the error of exp. From e^20 on, its exponent says more.
     factor = (
         upward(math.exp(guarantee.upper) * (1.0 + 2.0**-40), 3)
@@ -132,6 +135,7 @@ def meaning(facts: Facts) -> tuple[str, ...]:
     if facts.void:
         return ()
 
+    # What stands beside the claim comes first: it says on which condition a smaller one holds.
     reading = tier(facts.guarantee)
     guide = "In the terms of the guide (Ponomareva et al. 2023, section 5.2.1)"
     words = f"{guide}: {reading.tier.value}. {_remarks(reading)}".strip()
@@ -155,11 +159,13 @@ def _beside(facts: Facts) -> tuple[str, ...]:
 
 
 def _remarks(reading: TierReading) -> str:
+    # Remarks are written to follow a semicolon; here each is a sentence.
     return " ".join(f"{remark[0].upper()}{remark[1:]}." for remark in reading.remarks)
 
 
 def _attack(hits: float, guarantee: Guarantee) -> str:
     """What an attacker can do, in people."""
+    # Under replace-one the attacker tells two candidates apart, and not presence from absence.
     what = f"whether one {guarantee.unit} was in the data"
     if guarantee.adjacency is Adjacency.REPLACE_ONE:
         what = f"whether it was one {guarantee.unit} that was in the data, or another in its place"
@@ -183,6 +189,7 @@ def hits_at_one_percent(facts: Facts) -> float | None:
 
 def figures(facts: Facts) -> tuple[Figure, ...]:
     """The numbers of the headline."""
+    # The value of a tier is its name, a colon, and what it means.
     guarantee, reading = facts.guarantee, tier(facts.guarantee)
     name, _, words = reading.tier.value.partition(": ")
 
@@ -204,6 +211,7 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
             )
         )
 
+    # A filter or an odometer has one analysis only.
     if facts.second is not None:
         shown.append(
             Figure(
@@ -222,21 +230,22 @@ def figures(facts: Facts) -> tuple[Figure, ...]:
 
 
 def _beside_epsilon(facts: Facts) -> str:
-    match facts.snapshot.rule:
-        case None | Rule.LIST:
-            lower = facts.guarantee.lower
-            return (
-                f"at least {downward(lower)}"
-                if lower
-                else "a bound, nothing smaller is proven impossible"
-            )
-        case Rule.ODOMETER:
-            return "whatever decided on the runs"
-        case _:
-            return "the whole budget"
+    if facts.snapshot.rule is Rule.ODOMETER:
+        return "whatever decided on the runs"
+
+    if facts.by_fixed_analysis:
+        return "the whole budget"
+
+    # Some analyses bound epsilon from above alone: then nothing is known to lie below it.
+    lower = facts.guarantee.lower
+    if not lower:
+        return "a bound, nothing smaller is proven impossible"
+
+    return f"at least {downward(lower)}"
 
 
 def _audit_figure(facts: Facts) -> Figure:
+    # FAIL is said of the audit's own finding alone, not of accountants that disagree.
     if refuted(facts):
         return Figure("audit", "FAIL", "measured more than is claimed")
 
@@ -249,6 +258,7 @@ def _audit_figure(facts: Facts) -> Figure:
 def claim(facts: Facts) -> Claim:
     """The numbers of the guarantee, unrounded, for programs that read the JSON form."""
     guarantee = facts.guarantee
+
     # A program that reads `epsilon_upper` alone must find it empty where the claim fails.
     holds = not facts.void and not contradicted(facts)
     return Claim(
@@ -276,6 +286,8 @@ def claim(facts: Facts) -> Claim:
 
 def stamp(facts: Facts) -> Stamp:
     """Which rows the report is about, and what it claims, for `discreet verify --report`."""
+    # The limit is part of it: near a limit the claim is computed more closely, and whoever computes
+    # it again must do the same.
     guarantee = facts.guarantee
     return Stamp(
         ledger=facts.snapshot.ledger,

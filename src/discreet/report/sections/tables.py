@@ -8,7 +8,7 @@ from discreet.ledger.folding import folded_noise_multiplier
 from discreet.report.facts.gathered import Facts
 from discreet.report.facts.runs import run_name
 from discreet.report.formats.document import Table, TableRow, capped
-from discreet.report.formats.words import exact, multiplier
+from discreet.report.formats.words import EMPTY_CELL, cell_text, exact, multiplier
 
 __all__ = ["charges_table", "commands", "cost_share", "executions_table", "share_words"]
 
@@ -20,13 +20,15 @@ def cost_share(query: Query, step: Step) -> float | None:
     if query.gaussian_cost is None:
         return None
 
+    # With z the folded multiplier, 1/z^2 is the sum of all (S_g/noise_g)^2. Each is rounded by
+    # itself, so that the share of a single group could come out above 1.
     ratio = folded_noise_multiplier(step.gaussians) / folded_noise_multiplier([query])
     return min(1.0, ratio**2)
 
 
 def share_words(share: float | None) -> str:
     """A share in percent, for people."""
-    return "—" if share is None else f"{100.0 * share:.3g} %"
+    return cell_text(share, lambda share: f"{100.0 * share:.3g} %")
 
 
 def charges_table(facts: Facts) -> Table:
@@ -49,6 +51,7 @@ def charges_table(facts: Facts) -> Table:
 
 
 def _charge_rows(charge: Charge) -> list[TableRow]:
+    # One row for each query: groups of one step may have noise of their own.
     rows = []
     for query in charge.step.queries:
         numbers = query.sensitivity_and_noise
@@ -62,9 +65,9 @@ def _charge_rows(charge: Charge) -> list[TableRow]:
                     charge.step.sampling.phrase,
                     query.group,
                     query.phrase,
-                    "—" if numbers is None else exact(numbers[0]),
+                    cell_text(numbers, lambda numbers: exact(numbers[0])),
                     _noise(query),
-                    "—" if ratio is None else downward(ratio, 6),
+                    cell_text(ratio, lambda ratio: downward(ratio, 6)),
                     share_words(cost_share(query, charge.step)),
                 )
             )
@@ -75,8 +78,9 @@ def _charge_rows(charge: Charge) -> list[TableRow]:
 
 def _noise(query: Query) -> str:
     if query.sensitivity_and_noise is None:
-        return "—"
+        return EMPTY_CELL
 
+    # Noise that is not Gaussian has a scale, which is not its standard deviation.
     noise = exact(query.sensitivity_and_noise[1])
     return noise if query.gaussian_cost is not None else f"scale {noise}"
 

@@ -54,11 +54,11 @@ def _tried(record: Tuning) -> str:
     parts = []
     for name in record.names:
         values = sorted({trial.values[name] for trial in record.trials})
-        shown = ", ".join(f"{value:g}" for value in values[:_SHOWN])
-        parts.append(
-            f"{name} {shown}"
-            + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
-        )
+        words = f"{name} " + ", ".join(f"{value:g}" for value in values[:_SHOWN])
+        if len(values) > _SHOWN:
+            words += f" and {len(values) - _SHOWN} more"
+
+        parts.append(words)
 
     return "; ".join(parts)
 
@@ -68,7 +68,11 @@ def _chosen(record: Tuning) -> str:
         return "none"
 
     trial = record.trials[record.chosen]
-    what = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
-    return f"{what}, score {trial.score:.4g}" + (
-        f" with noise {record.score_noise:.2g}" if record.score_noise > 0.0 else ""
-    )
+    words = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
+    words += f", score {trial.score:.4g}"
+
+    # Where scores were released with noise, it says how much a difference between them means.
+    if record.score_noise > 0.0:
+        words += f" with noise {record.score_noise:.2g}"
+
+    return words
