@@ -72,10 +72,12 @@ class Sums:
         self._adds += 1
 
         records = contributions.joined_by(_as_pieces(statistics, self._bound))
-        brought = [group for group in self._groups if self._own(group)]
-        measures = {group.name: _measured(records, group) for group in brought}
-        squares = {name: measured[0] for name, measured in measures.items()}
-        bits = self._bound.observations(self._state, squares)
+        measures = {
+            group.name: _measured(records, group) for group in self._groups if self._own(group)
+        }
+        bits = self._bound.observations(
+            self._state, {name: squares for name, (squares, _) in measures.items()}
+        )
 
         # A record that is not finite in one group contributes zeros in every group (P13): otherwise
         # the groups that stayed finite would tell which record failed.
@@ -173,16 +175,18 @@ def _measured(records: Contributions, group: Group) -> _Measures:
 
 def _all_finite(squares: NDArray[np.float64], spreads: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether all leaves of each record have finite norms and spreads."""
-    finite = np.isfinite(squares)
-    if spreads is not squares:
-        finite &= np.isfinite(spreads)
+    # Without a spread of their own, squares stand in its place.
+    finite = np.isfinite(squares) & np.isfinite(spreads)
     return np.asarray(finite.all(1))
 
 
 def statistics_of(bound: Bound) -> list[str]:
     """Leaves that a loss returns besides gradients: neither these nor observations of norms."""
-    besides = [leaf for leaf in bound.dimensions if not leaf.startswith("grad/")]
-    return [leaf for leaf in besides if leaf not in bound.observed]
+    return [
+        leaf
+        for leaf in bound.dimensions
+        if not leaf.startswith("grad/") and leaf not in bound.observed
+    ]
 
 
 def refuse_slots(groups: tuple[Group, ...]) -> None:

@@ -69,9 +69,11 @@ class GradientWatch:
         self._parameters = {
             leaf.removeprefix("grad/"): parameter for leaf, parameter in parameters.items()
         }
+        # By identity: optimizers know parameters, and not their names.
         self._leaves = {id(parameter): leaf for leaf, parameter in self._parameters.items()}
         self._handles: list[RemovableHandle] = []
-        self._public = 0  # contexts for public gradients that are open
+        # Contexts for public gradients that are open; they may be nested.
+        self._public = 0
 
     # --- while a run is open ---
 
@@ -109,6 +111,7 @@ class GradientWatch:
         try:
             yield
         finally:
+            # Also after an error: what is there was meant to be public.
             self._public -= 1
             self.note_written()
 
@@ -120,13 +123,12 @@ class GradientWatch:
         Raises:
             ModelError: there is one; the message names its parameter.
         """
-        leaf = _first_foreign(self._parameters.items())
-        if leaf is not None:
-            raise ModelError(
-                expected="gradients that a release wrote, zeros, or none",
-                got=f"another gradient in {leaf}, to which the release would be added",
-                do=f"Call optimizer.zero_grad() before run.backward. {_PUBLIC}",
-            )
+        _refuse_foreign(
+            self._parameters.items(),
+            expected="gradients that a release wrote, zeros, or none",
+            got="another gradient in {}, to which the release would be added",
+            do=f"Call optimizer.zero_grad() before run.backward. {_PUBLIC}",
+        )
 
     def note_written(self) -> None:
         """Note that the gradients as they are were released. It is to be called after a release."""
@@ -158,7 +160,7 @@ class GradientWatch:
             for parameter in group["params"]
             if id(parameter) in self._leaves
         ]
-        # Optimizers of other models, and of public data, are nobody's business here.
+        # Optimizers of other models, and steps with public gradients, are let through.
         if not trained or self._public:
             return
 
@@ -187,23 +189,22 @@ class GradientWatch:
                 ),
             )
 
-        leaf = _first_foreign(trained)
-        if leaf is not None:
-            raise ModelError(
-                expected="an optimizer step with gradients that a release wrote",
-                got=f"another gradient in {leaf}",
-                do="Change released gradients in place (parameter.grad.mul_(...)), or write "
-                f"what you make of them within `with run.public_gradients()`. {_PUBLIC}",
-            )
+        _refuse_foreign(
+            trained,
+            expected="an optimizer step with gradients that a release wrote",
+            got="another gradient in {}",
+            do="Change released gradients in place (parameter.grad.mul_(...)), or write "
+            f"what you make of them within `with run.public_gradients()`. {_PUBLIC}",
+        )
 
 
-def _first_foreign(parameters: Iterable[tuple[str, Tensor]]) -> str | None:
-    """The first leaf with a gradient that no release wrote, if there is one."""
+def _refuse_foreign(
+    parameters: Iterable[tuple[str, Tensor]], *, expected: str, got: str, do: str
+) -> None:
+    """Refuse a gradient that no release wrote; `got` has a place for the name of its parameter."""
     for leaf, parameter in parameters:
         if parameter.grad is not None and _is_foreign(parameter.grad):
-            return leaf
-
-    return None
+            raise ModelError(expected=expected, got=got.format(leaf), do=do)
 
 
 def _tensors_of(optimizer: Any) -> list[Tensor]:
@@ -285,6 +286,6 @@ def _processes() -> int:
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size())
 
-    # As torchrun sets them for each of its processes; a batch system may set one of them alone.
+    # torchrun sets both for each of its processes; WORLD_SIZE alone announces nothing.
     announced = os.environ.get("WORLD_SIZE", "1") if "RANK" in os.environ else "1"
     return int(announced) if announced.isdigit() else 1

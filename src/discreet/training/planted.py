@@ -90,7 +90,6 @@ class Planted:
         in their order. Where the engine makes records and no other was drawn, entry 0 is fetched,
         so that the pass has a shape; it is nobody's row, and contributes nothing.
         """
-        # In random order, so that the place of a row does not tell its number.
         indices = sample.indices[self._session.order(sample)]
         match self._canaries:
             case None:
@@ -128,11 +127,13 @@ class Planted:
             return
 
         # A canary is a record like others: it must bring every statistic, and brings zeros.
-        sizes = {leaf: bound.dimensions[leaf] for leaf in statistics_of(bound)}
-        zeros = {
-            leaf: torch.zeros(spikes.records, size, device=device) for leaf, size in sizes.items()
-        }
-        sums.add(spikes, zeros)
+        sums.add(
+            spikes,
+            {
+                leaf: torch.zeros(spikes.records, bound.dimensions[leaf], device=device)
+                for leaf in statistics_of(bound)
+            },
+        )
 
     def observe(self, groups: tuple[Group, ...], released: Mapping[str, Any]) -> None:
         """Let canaries see what was released: sums with noise, by leaf."""
@@ -155,8 +156,12 @@ class Planted:
 def _refuse_unfit(canaries: Canaries, session: Session) -> None:
     records = session.sampler.records
     if int(canaries.places[-1]) >= records:
-        expected, got = f"places below {records}, the plan's records", str(int(canaries.places[-1]))
-        raise ParameterError(owner=_OWNER, name="canaries", expected=expected, got=got)
+        raise ParameterError(
+            owner=_OWNER,
+            name="canaries",
+            expected=f"places below {records}, the plan's records",
+            got=str(int(canaries.places[-1])),
+        )
 
     # A canary that is out is left out: its neighbour has one record less, not another one.
     if session.plan.adjacency is Adjacency.REPLACE_ONE:

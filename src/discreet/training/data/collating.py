@@ -116,12 +116,15 @@ def at_once(dataset: NumberedRows, collate: Collate) -> bool:
 
 def _stacks_plainly(collate: Collate) -> bool:
     """Whether it is `default_collate` and calls torch's functions only: users may register more."""
-    homes = {function.__module__ for function in default_collate_fn_map.values()}
-    return collate is default_collate and homes <= {default_collate.__module__}
+    home = {default_collate.__module__}
+    return collate is default_collate and home.issuperset(
+        function.__module__ for function in default_collate_fn_map.values()
+    )
 
 
 def _is_plain(entry: Any) -> bool:
     """Whether there is nothing in an entry whose class could decide how it is stacked."""
+    # By the very class: a subclass may have functions of its own for stacking.
     kind = type(entry)
     if kind in _PLAIN:
         return True
@@ -157,6 +160,7 @@ def _entries_apart(dataset: NumberedRows, indices: list[int]) -> list[Any]:
 
 def _is_fetched_together(dataset: Any) -> bool:
     """Whether the user's own code fetches several indices; torch's `Subset` only hands them on."""
+    # A subclass of `Subset` may do more than hand indices on.
     while type(dataset) is Subset:
         dataset = dataset.dataset
     return callable(getattr(dataset, "__getitems__", None))
@@ -177,8 +181,8 @@ def _stacked(entries: list[Any]) -> Any:
                 "stacks"
             ),
             got="others, such as records of different lengths, or objects",
-            do="Pass a collate function that pads every record to a fixed length and gives tensors: "
-            "run.batches(dataset, collate).",
+            do="Pass a collate function that pads every record to a fixed length and gives "
+            "tensors: run.batches(dataset, collate).",
         ) from None
 
 

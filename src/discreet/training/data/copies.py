@@ -103,8 +103,12 @@ def augmented(
     for name, function in (("loss", loss), ("augment", augment)):
         kind = type(function)
         if not callable(function) or kind is Augmented:
-            expected = "a function that does not augment itself"
-            raise ParameterError(owner="augmented", name=name, expected=expected, got=kind.__name__)
+            raise ParameterError(
+                owner="augmented",
+                name=name,
+                expected="a function that does not augment itself",
+                got=kind.__name__,
+            )
 
     return Augmented(loss, augment, check.whole("augmented", "copies", copies, least=1))
 

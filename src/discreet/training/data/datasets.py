@@ -70,9 +70,12 @@ def map_style(dataset: Any) -> NumberedRows:
 
     has_length = callable(getattr(dataset, "__len__", None))
     if not (has_length and callable(getattr(dataset, "__getitem__", None))):
-        expected = "a data set with len() and entries found by number, or a DataLoader of one"
-        got = type(dataset).__name__
-        raise ParameterError(owner=_OWNER, name="dataset", expected=expected, got=got)
+        raise ParameterError(
+            owner=_OWNER,
+            name="dataset",
+            expected="a data set with len() and entries found by number, or a DataLoader of one",
+            got=type(dataset).__name__,
+        )
 
     if isinstance(dataset, (Subset, ConcatDataset)) and _has_repetitions(dataset):
         raise ParameterError(
@@ -94,6 +97,7 @@ def map_style(dataset: Any) -> NumberedRows:
 
 def _has_repetitions(dataset: Any) -> bool:
     """Whether two entries are the same entry of one of the data sets at the bottom."""
+    # The same entry may be reached through several subsets, or through views of one memory.
     places: dict[object, list[NDArray[np.int64]]] = {}
     for origin, numbers in _origins(dataset, np.arange(len(dataset))):
         places.setdefault(origin, []).append(numbers)
@@ -124,6 +128,7 @@ def _origins(
 
 
 def _indices(subset: Subset[Any]) -> NDArray[np.int64]:
+    # Users pass lists, arrays and tensors alike.
     indices: Any = subset.indices
     if isinstance(indices, Tensor):
         indices = indices.numpy(force=True)
@@ -152,8 +157,11 @@ def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np
     if not tensors or not all(map(_has_rows_in_memory, tensors)):
         return id(dataset), numbers
 
-    begins = [tensor.data_ptr() for tensor in tensors]
-    strides = [tensor.stride(0) * tensor.element_size() for tensor in tensors]
+    layouts = [
+        (str(tensor.device), tensor.data_ptr(), tensor.stride(0) * tensor.element_size())
+        for tensor in tensors
+    ]
+    devices, begins, strides = zip(*layouts, strict=True)
     stride = next(filter(None, strides), None)
 
     # Every row is the same memory, and only a number tells them apart.
@@ -164,7 +172,6 @@ def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np
     phases = [
         address * stride - begin * step for address, step in zip(begins, strides, strict=True)
     ]
-    devices = [str(tensor.device) for tensor in tensors]
     return (*devices, *strides, *phases), begin + numbers * stride
 
 
@@ -235,5 +242,6 @@ def _parts(thing: Any) -> Iterable[Any]:
 
 def slots_of(thing: Any) -> dict[str, Any]:
     """What an object has in slots, also in those of base classes and in private ones."""
+    # With slots Python gives a pair: the dictionary of the object, and that of its slots.
     state = object.__getstate__(thing)
     return state[1] if isinstance(state, tuple) else {}

@@ -86,9 +86,11 @@ class Loading:
         """
         if isinstance(source, DataLoader):
             if collate is not None or workers is not None:
-                expected, got = "left to the loader, which has its own", "given with a DataLoader"
                 raise ParameterError(
-                    owner=_OWNER, name="collate and workers", expected=expected, got=got
+                    owner=_OWNER,
+                    name="collate and workers",
+                    expected="left to the loader, which has its own",
+                    got="given with a DataLoader",
                 )
 
             dataset = map_style(source.dataset)
@@ -98,8 +100,12 @@ class Loading:
         count = 0 if workers is None else check.whole(_OWNER, "workers", workers, least=0)
         function: object = collate
         if function is not None and not callable(function):
-            expected, got = "a function of a list of entries", type(function).__name__
-            raise ParameterError(owner=_OWNER, name="collate", expected=expected, got=got)
+            raise ParameterError(
+                owner=_OWNER,
+                name="collate",
+                expected="a function of a list of entries",
+                got=type(function).__name__,
+            )
 
         return cls(map_style(source), default_collate if collate is None else collate, count)
 
@@ -262,6 +268,7 @@ class _Orders:
                     # Asked for once: the first was asked for already, to seed the workers.
                     seed = self._seed(sample) if number else self.first_seed
                     yield _Order(entries, seed, looks.due(entries.size))
+        # A budget that is used up, for example: batches that were charged before are still due.
         except Exception as error:  # noqa: BLE001  (raised when its turn has come)
             self.failure = error
 
@@ -300,6 +307,7 @@ class _Fetching:
             return fetched_apart(
                 self.dataset, order.entries, self.collate, seed=order.seed, look=order.look
             )
+        # Raised in a worker, torch would wrap it in an error of its own.
         except ModelError as refusal:
             return refusal
 

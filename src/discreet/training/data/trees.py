@@ -172,6 +172,7 @@ def _row_count(leaf: Any) -> int | None:
     if isinstance(leaf, (Tensor, np.ndarray)):
         return leaf.shape[0] if leaf.ndim else None
 
+    # As a leaf it has texts, numbers and the like, one for each record.
     return len(leaf) if isinstance(leaf, (list, tuple)) else None
 
 
@@ -181,7 +182,8 @@ def check_rows(batch: Any, records: int) -> None:
     Raises:
         ModelError: other numbers of rows, or an object, whose records nobody can tell apart.
     """
-    for leaf in leaves(batch):
+    parts = leaves(batch)
+    for leaf in parts:
         if not isinstance(leaf, _LEAVES):
             raise ModelError(
                 expected="a batch of tensors, arrays and lists, in tuples, lists and mappings",
@@ -189,7 +191,7 @@ def check_rows(batch: Any, records: int) -> None:
                 do="Return a dict or a tuple from the collate function.",
             )
 
-    if count_rows(batch) != {records}:
+    if set(map(_row_count, parts)) - {None} != {records}:
         raise ModelError(
             expected="a batch in which every tensor has one row for each record",
             got="other numbers of rows",
@@ -238,7 +240,7 @@ def begun(batch: Any, begin: Callable[[Tensor], Tensor], *, strict: bool = True)
         if isinstance(leaf, Tensor) and (leaf.ndim or not strict):
             return begin(leaf)
 
-        # A tensor without rows, a text or a number may be anybody's; None tells nothing.
+        # None tells nothing; anything else may be different for other records.
         if strict and leaf is not None:
             raise OneByOne(_SEEN_BY_PYTHON)
         return leaf

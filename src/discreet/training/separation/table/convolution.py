@@ -84,7 +84,7 @@ def _convolution_backward(operands: Operands) -> list[State]:
         rows = operands.matched([gradient, image])
         return operands.gradients(rows)
 
-    # Where each group is of one record, so are its weights: their gradients are no sums over records.
+    # A group of one record has weights of its own: their gradients are no sums over records.
     groups = _Groups(operands, [(gradient, 1), (image, 1), (weight, 0)])
     channel_axes = (1, 0, 0)
     return [

@@ -42,8 +42,8 @@ def _bags(operands: Operands, count: int, indices: Rows) -> Rows:
     fit = indices.outer == 1 and count > 0 and count % operands.count == 0
     require(fit, "bags that do not fit the records")
 
-    # A bag ends where the next one begins, the last one with the indices; or, if there is one offset
-    # more than bags, at that.
+    # A bag ends where the next one begins. The last one ends with the indices; or, if there is one
+    # offset more than bags, at that.
     offsets = operands.values(operands["offsets"]).tolist()
     begins, ends = offsets[:count], [*offsets, operands["indices"].shape[0]][1 : count + 1]
 

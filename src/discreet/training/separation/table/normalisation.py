@@ -100,6 +100,8 @@ def _batch_norm(operands: Operands) -> list[State]:
     """
     operands.require_known("input", *_CHANNELS)
     rows = operands.require_rows("input")
+
+    # An operation without the argument says by its name whether it trains.
     trains = operands["training"] if operands.has("training") else operands.name in _TRAINS
     running = operands.tensors(["running_mean", "running_var"])
 
