@@ -6,7 +6,7 @@ its own.
     (`Likelihood`)
 
 Nothing of it is special but where the vector comes from: it goes through the same norms, weights,
-    sums and noise as gradients.
+sums and noise as gradients.
 """
 
 from __future__ import annotations
@@ -100,10 +100,16 @@ class GradientCanaries:
                 got="those of another run",
                 do="Make new GradientCanaries, and pool the scores: Scores.pooled([...]).",
             )
+
         records = session.sampler.records
         if self._count >= records:
-            expected, got = f"fewer canaries than the plan's {records} records", str(self._count)
-            raise ParameterError(owner="GradientCanaries", name="count", expected=expected, got=got)
+            raise ParameterError(
+                owner="GradientCanaries",
+                name="count",
+                expected=f"fewer canaries than the plan's {records} records",
+                got=str(self._count),
+            )
+
         rooms = [_room(group, session.bound) for group in session.groups()]
         if max(map(sum, rooms)) < self._count:
             raise ParameterError(
@@ -113,12 +119,15 @@ class GradientCanaries:
                 got=str(self._count),
                 do="Plant fewer, and pool the scores of several runs.",
             )
+
+        # A group with fewer coordinates than canaries has none: no two may share one.
         self._spots = {
             group.name: self._drawn(lane, room)
             for lane, (group, room) in enumerate(zip(session.groups(), rooms, strict=True))
             if sum(room) >= self._count
         }
-        self._head = session.ledger.head()  # which no other ledger has: scores say whose they are
+        # No other ledger has this head: by it scores say whose they are.
+        self._head = session.ledger.head()
         self._adjacency = session.plan.adjacency
         self._likelihood = Likelihood(
             session.sampler.event, canaries=self._count, adjacency=self._adjacency
@@ -130,6 +139,8 @@ class GradientCanaries:
         coordinates = subset(stream.child("which"), self._count, sum(sizes))[
             permutation(stream.child("order"), self._count)
         ]
+
+        # From numbers among all coordinates of the group to leaves, and places in them.
         ends: NDArray[np.int64] = np.cumsum(sizes, dtype=np.int64)
         leaves = np.searchsorted(ends, coordinates, side="right")
         return _Spots(leaves, coordinates - np.append(0, ends)[leaves])
@@ -143,16 +154,20 @@ class GradientCanaries:
         coins = self._begun()
         numbers = coins.numbers(sample.indices)
         numbers = numbers[numbers >= 0]
+
+        # Under replace-one adjacency one that is out has the opposite spike; otherwise none at all.
         if self._adjacency is not Adjacency.REPLACE_ONE:
             numbers = numbers[coins.inside[numbers]]
         if not numbers.size:
             return None
+
         signs = np.where(coins.inside[numbers], 1.0, -1.0)
         pieces = {}
         for group in groups:
             spots = self._spots.get(group.name)
             if spots is None:
                 continue
+
             for number, (leaf, scale) in enumerate(zip(group.leaves, group.scales, strict=True)):
                 here = spots.leaves[numbers] == number
                 if here.any():
@@ -164,6 +179,7 @@ class GradientCanaries:
                         device,
                     )
                     pieces[leaf] = (Piece(((bound.dimensions[leaf],), (1,), 0), rows),)
+
         return Contributions(pieces, numbers.size, numbers.size)
 
     def observe(self, groups: tuple[Group, ...], released: Mapping[str, NDArray[Any]]) -> None:
@@ -180,15 +196,16 @@ class GradientCanaries:
                     readings[here] = released[leaf][spots.places[here]].astype(np.float64) / _unit(
                         group, scale
                     )
+
             # Without noise there is no ratio; any number in the place of the noise orders canaries
             # by what was read.
             observations.append(
                 (readings, group.noise_std / group.clip_norm if group.private else 1.0)
             )
+
+        # Without noise anything may come; `scores` refuses what is no number.
         if self._likelihood is not None:
-            with np.errstate(
-                all="ignore"
-            ):  # without noise anything may come; `scores` refuses what is no number
+            with np.errstate(all="ignore"):
                 self._likelihood.observe(observations)
 
     def scores(self) -> Scores:
@@ -243,6 +260,7 @@ def _length(group: Group, scale: float) -> float:
     """
     if not group.private:
         return 1.0
+
     _, digits = math.frexp(_unit(group, scale))
     return min(math.ldexp(1.0, digits + _FAR), 0.5 * LARGEST_INPUT)
 

@@ -84,16 +84,18 @@ class Problems:
         return len(self.notices)
 
     def __str__(self) -> str:
-        refused = [problem for problem in self.notices if problem.refused]
-        lines = [f"{len(refused)} to mend before private training:" if refused else self._ready()]
+        refused = sum(problem.refused for problem in self.notices)
+        lines = [f"{refused} to mend before private training:" if refused else self._ready()]
         for problem in self.notices:
             mark = "-" if problem.refused else "  note:"
             lines.append(f"{mark} {problem.where}: {problem.what}\n    {problem.fix}")
+
         return "\n".join(lines)
 
     def _ready(self) -> str:
         if any(problem.where == "speed" for problem in self.notices):
             return "Ready for private training, record by record."
+
         return "Ready for private training: proved that no record touches another."
 
 
@@ -135,6 +137,8 @@ def check(
         copied_model, copied_loss = copy.deepcopy((model, loss))
         with generators_seeded():
             notices = _look(copied_model, copied_loss, batch, plan, statistics)
+
+    # Out of a copy of the process come plain values.
     return Problems(tuple(Problem(*notice) for notice in notices))
 
 
@@ -148,11 +152,15 @@ def _look(
     """Everything that is noticed, what is refused first: where, what, how to mend it, whether it is
     refused.
     """
+    # Before any pass: what is in the gradients now was there when the user asked.
     gradients = [*_of_gradients(model)]
     norms, notices = _of_layers(model, plan)
     notices += [*_of_parameters(model), *_of_rows(batch), *_of_hooks(model), *_of_wrappers(model)]
+
+    # Passes are tried only where a run would get so far.
     if not any(problem.refused for problem in notices):
         notices += _of_passes(model, loss, batch, _Run(norms, plan, statistics))
+
     notices += gradients
     notices.sort(key=lambda problem: not problem.refused)
     return [(problem.where, problem.what, problem.fix, problem.refused) for problem in notices]
@@ -178,8 +186,11 @@ class _Run:
         statistics = own_names(self.statistics or {})
         if self.plan is None:
             return
+
         bound = self.plan.for_leaves({**engine.leaves, **statistics})
         refuse_slots(bound.bound.start)
+
+        # As in a run: what is not idealised is certified.
         level = Numerics.IDEALISED if bound.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
         with Ledger.in_memory() as ledger:
             session = Session(bound, ledger=ledger, numerics=level)
@@ -212,32 +223,41 @@ def _of_layers(
             return PrivateBatchNorm.in_plan(model, plan), []
         except DiscreetError as error:
             return None, [Problem("the plan", error.got, error.do)]
-    kind = nn.modules.batchnorm._BatchNorm  # noqa: SLF001  (there is no other name for all of them)
-    problems = []
+
+    problems: list[Problem] = []
     for name, layer in model.named_modules():
-        if isinstance(layer, kind) and (layer.training or layer.running_mean is None):
-            what = (
-                f"{type(layer).__name__} uses statistics of the whole batch, so every record "
-                "changes all others"
-            )
-            instead = _replacement(name, layer.num_features) if name else "Use GroupNorm"
-            private = (
-                '; or put it in eval mode, or plan a group "bn/*"'
-                if layer.running_mean is not None
-                else ""
-            )
-            problems.append(Problem(_layer(name), what, f"{instead}{private}."))
-        if (
-            isinstance(layer, (nn.Embedding, nn.EmbeddingBag))
-            and layer.sparse
-            and layer.weight.requires_grad
-        ):
-            what = (
-                "sparse gradients would show which rows were looked up; private gradients are dense"
-            )
-            fix = "Use an optimizer for dense gradients, and sparse=False."
-            problems.append(Problem(_layer(name), what, fix, refused=False))
+        problems += [*_of_norm(name, layer), *_of_table(name, layer)]
     return None, problems
+
+
+def _of_norm(name: str, layer: nn.Module) -> Iterator[Problem]:
+    """What is the matter with a layer that normalises over the batch."""
+    kind = nn.modules.batchnorm._BatchNorm  # noqa: SLF001  (there is no other name for all of them)
+    if not isinstance(layer, kind) or not (layer.training or layer.running_mean is None):
+        return
+
+    # Without running statistics, eval mode would use those of the batch as well.
+    instead = _replacement(name, layer.num_features) if name else "Use GroupNorm"
+    if layer.running_mean is not None:
+        instead += '; or put it in eval mode, or plan a group "bn/*"'
+    yield Problem(
+        _layer(name),
+        f"{type(layer).__name__} uses statistics of the whole batch, so every record "
+        "changes all others",
+        f"{instead}.",
+    )
+
+
+def _of_table(name: str, layer: nn.Module) -> Iterator[Problem]:
+    """What is to be known of a table of vectors with sparse gradients."""
+    is_table = isinstance(layer, (nn.Embedding, nn.EmbeddingBag))
+    if is_table and layer.sparse and layer.weight.requires_grad:
+        yield Problem(
+            _layer(name),
+            "sparse gradients would show which rows were looked up; private gradients are dense",
+            "Use an optimizer for dense gradients, and sparse=False.",
+            refused=False,
+        )
 
 
 def _replacement(name: str, channels: int) -> str:
@@ -246,39 +266,49 @@ def _replacement(name: str, channels: int) -> str:
     >>> _replacement("blocks.0.norm", 48)
     'model.set_submodule("blocks.0.norm", torch.nn.GroupNorm(12, 48))'
     """
-    groups = max(
-        count
-        for count in range(1, 33)
-        if channels % count == 0 and (count == 1 or 4 * count <= channels)
-    )
+    # As many groups as there can be, up to 32, with at least four channels in each, or all in one.
+    most_groups = max(1, min(32, channels // 4))
+    groups = max(count for count in range(1, most_groups + 1) if channels % count == 0)
     return f'model.set_submodule("{name}", torch.nn.GroupNorm({groups}, {channels}))'
 
 
 def _of_parameters(model: nn.Module) -> Iterator[Problem]:
     parameters = trained(model)
+
+    # Refused where a run would refuse, noted where it would go on.
     if not parameters:
-        fix = "Call requires_grad_() on what is to be trained."
-        yield Problem("the model", "no parameter requires a gradient", fix)
+        yield Problem(
+            "the model",
+            "no parameter requires a gradient",
+            "Call requires_grad_() on what is to be trained.",
+        )
     for leaf, parameter in parameters.items():
         if parameter.is_complex():
-            fix = "Hold real and imaginary part as two real parameters."
-            yield Problem(_name(leaf), "complex numbers", fix)
+            yield Problem(
+                _name(leaf),
+                "complex numbers",
+                "Hold real and imaginary part as two real parameters.",
+            )
+
     half = [_name(leaf) for leaf, parameter in parameters.items() if parameter.dtype in _HALF]
     if half:
-        what = (
+        yield Problem(
+            _some(half),
             "half precision: clipping, sums and noise are computed in float32 and float64, then "
-            "rounded to these parameters"
+            "rounded to these parameters",
+            "Prefer float32 parameters with autocast: small steps are not lost.",
+            refused=False,
         )
-        fix = "Prefer float32 parameters with autocast: small steps are not lost."
-        yield Problem(_some(half), what, fix, refused=False)
 
 
 def _of_rows(batch: Any) -> Iterator[Problem]:
+    # One number of rows for all leaves: that of the records.
     counts = count_rows(batch)
     if len(counts) != 1:
-        what = "tensors with different numbers of rows" if counts else "no tensor with rows"
         yield Problem(
-            "the batch", what, "Collate one row for each record; keep constants out of the batch."
+            "the batch",
+            "tensors with different numbers of rows" if counts else "no tensor with rows",
+            "Collate one row for each record; keep constants out of the batch.",
         )
     elif counts == {0}:
         yield Problem("the batch", "no records", "Pass a batch with a few records.")
@@ -298,6 +328,7 @@ def _of_gradients(model: nn.Module) -> Iterator[Problem]:
 
 def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Problem]:
     (records,) = count_rows(batch)
+    # At least two, if need be the same twice: with one there is nobody to be mixed with.
     count = max(2, min(records, _MOST))
     rows = select(batch, torch.arange(count) % records)
     try:
@@ -307,12 +338,15 @@ def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Prob
     except DiscreetError as error:
         return [Problem("the loss", error.got, error.do)]
     except USER_ERRORS as error:
-        what = f"raises {type(error).__name__} for {count} records"
-        fix = (
-            "Run loss(model, batch) by itself first, with other numbers of records: take sizes "
-            "from x.shape[0]."
-        )
-        return [Problem("the loss", what, fix)]
+        return [
+            Problem(
+                "the loss",
+                f"raises {type(error).__name__} for {count} records",
+                "Run loss(model, batch) by itself first, with other numbers of records: take sizes "
+                "from x.shape[0].",
+            )
+        ]
+
     returned = passes[0][1]
     return [
         *_refused("the plan", lambda: run.check_plan(engine)),
@@ -323,22 +357,28 @@ def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Prob
 
 
 def _of_speed(engine: Engine, loss: Loss, rows: Any, count: int) -> Iterator[Problem]:
+    # The reason why the proof failed, with the operation and the layer.
     if engine.one_by_one is not None:
         cost = _times_slower(engine, loss, rows, count)
-        what = f"records are computed one by one, {cost} a plain pass: {engine.one_by_one}"
-        fix = (
+        yield Problem(
+            "speed",
+            f"records are computed one by one, {cost} a plain pass: {engine.one_by_one}",
             "It is exact, and slow. Let every layer and the loss treat each record by itself, "
-            "with operations of torch."
+            "with operations of torch.",
+            refused=False,
         )
-        yield Problem("speed", what, fix, refused=False)
 
 
 def _of_unused(engine: Engine, used: set[str]) -> Iterator[Problem]:
+    # No use of them was recorded in any of the passes.
     unused = [_name(leaf) for leaf in engine.parameters if leaf not in used]
     if unused:
-        what = "the loss does not depend on it: it would receive noise alone"
-        fix = "Freeze it with requires_grad_(False), or use it."
-        yield Problem(_some(unused), what, fix, refused=False)
+        yield Problem(
+            _some(unused),
+            "the loss does not depend on it: it would receive noise alone",
+            "Freeze it with requires_grad_(False), or use it.",
+            refused=False,
+        )
 
 
 def _times_slower(engine: Engine, loss: Loss, rows: Any, count: int) -> str:
@@ -348,10 +388,12 @@ def _times_slower(engine: Engine, loss: Loss, rows: Any, count: int) -> str:
         for _ in engine.passes(loss, rows, count, count):
             pass
     alone = time.perf_counter() - start
+
     start = time.perf_counter()
     with seeded_pass(0):
         engine.plain_pass(loss, rows, count)
     plain = max(time.perf_counter() - start, 1e-9)
+
     return f"about {max(1.0, alone / plain):.0f} times"
 
 

@@ -84,7 +84,8 @@ class Checkpoint:
         try:
             _refuse_to_replace(place)
             overwrite(place, lambda draft: torch.save(content, draft))
-        except (OSError, RuntimeError) as refused:  # torch reports a full disk as RuntimeError
+        # Torch reports a full disk as RuntimeError.
+        except (OSError, RuntimeError) as refused:
             raise CheckpointError(
                 expected=f"to write {place}",
                 got=str(refused),
@@ -100,13 +101,16 @@ class Checkpoint:
         """
         place = checked_path("Checkpoint.read", path)
         content = _loaded(place)
-        if not isinstance(content, dict) or set(content) != _FIELDS or content["format"] != _FORMAT:
+        fields = content if isinstance(content, dict) else {}
+        if set(fields) != _FIELDS or fields["format"] != _FORMAT:
             got = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
             raise CheckpointError(
                 expected=f"a file that PrivateRun.save wrote ({_FORMAT})",
                 got=f"{place}: {got}",
                 do=_OTHER,
             )
+
+        # Read without executing anything, but still written by anybody: every value is checked.
         try:
             return cls(
                 plan=check.instance("checkpoint", "plan", content["plan"], str),
@@ -117,8 +121,8 @@ class Checkpoint:
                 },
                 head=check.label("checkpoint", "head", content["head"]),
                 objects={
-                    check.instance("checkpoint", "objects", name, str): s
-                    for name, s in dict(content["objects"]).items()
+                    check.instance("checkpoint", "objects", name, str): state
+                    for name, state in dict(content["objects"]).items()
                 },
             )
         except (ParameterError, TypeError, ValueError) as wrong:
@@ -139,12 +143,15 @@ class Checkpoint:
                 got="one of another plan",
                 do="Begin anew, or use its plan.",
             )
+
+        # Thresholds are asked for as a step would: by binding the plan's groups to them.
         try:
             plan.bound.groups(self.state)
         except ParameterError as wrong:
             raise CheckpointError(
                 expected="thresholds of this plan's groups", got=str(wrong), do=_OTHER
             ) from wrong
+
         self._refuse_another_ledger(ledger)
 
     def _refuse_another_ledger(self, ledger: Ledger) -> None:
@@ -152,6 +159,8 @@ class Checkpoint:
             ledger.verify(self.head)
         except (LedgerCorrupt, ParameterError) as wrong:
             expected = "the ledger that the checkpoint was saved with, or a later state of it"
+
+            # A path where no ledger was gets a new one, which has no run and so no such head.
             if not ledger.runs():
                 raise CheckpointError(
                     expected=expected,
@@ -159,10 +168,13 @@ class Checkpoint:
                         "a ledger without a single run: no ledger was at that path, and an empty "
                         "one has just been made"
                     ),
-                    do="Give the path of the ledger that was charged. If it is lost, so is the account of "
-                    "what was released: "
-                    "train anew on a new ledger only if nothing of the lost run is used.",
+                    do=(
+                        "Give the path of the ledger that was charged. If it is lost, so is the "
+                        "account of what was released: train anew on a new ledger only if nothing "
+                        "of the lost run is used."
+                    ),
                 ) from wrong
+
             raise CheckpointError(
                 expected=expected,
                 got=str(wrong),
@@ -181,25 +193,33 @@ def named(
 ) -> dict[str, Stateful]:
     """What is saved and restored, by name."""
     usual = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
-    taken = sorted(usual.keys() & (others or {}).keys())
+    extras = others or {}
+    taken = sorted(usual.keys() & extras.keys())
     if taken:
         raise ParameterError(
             owner="PrivateRun", name="others", expected="names of their own", got=", ".join(taken)
         )
+
+    # A run may have no optimizer or scheduler; the others were named, so they must be something.
     objects = {
         **{name: thing for name, thing in usual.items() if thing is not None},
-        **(others or {}),
+        **extras,
     }
     for name, thing in objects.items():
-        if not (
-            callable(getattr(thing, "state_dict", None))
-            and callable(getattr(thing, "load_state_dict", None))
-        ):
-            expected = "something with state_dict() and load_state_dict()"
+        if not _is_stateful(thing):
             raise ParameterError(
-                owner="PrivateRun", name=str(name), expected=expected, got=type(thing).__name__
+                owner="PrivateRun",
+                name=str(name),
+                expected="something with state_dict() and load_state_dict()",
+                got=type(thing).__name__,
             )
+
     return objects
+
+
+def _is_stateful(thing: object) -> bool:
+    methods = ("state_dict", "load_state_dict")
+    return all(callable(getattr(thing, name, None)) for name in methods)
 
 
 _OTHER = "Resume from another checkpoint; the ledger stays as it is."
@@ -210,13 +230,14 @@ def _loaded(place: Path) -> Any:
         return torch.load(place, map_location="cpu", weights_only=True)
     # Whatever torch makes of a damaged or foreign file; it advises to execute it: not repeated.
     except Exception as error:
-        got = (
-            str(error)
-            if isinstance(error, OSError)
-            else f"{place}, which is damaged or something else"
-        )
         raise CheckpointError(
-            expected="a checkpoint of tensors and plain values", got=got, do=_OTHER
+            expected="a checkpoint of tensors and plain values",
+            got=(
+                str(error)
+                if isinstance(error, OSError)
+                else f"{place}, which is damaged or something else"
+            ),
+            do=_OTHER,
         ) from error
 
 
@@ -258,19 +279,24 @@ def restore(
             got=", ".join(sorted(objects)),
             do="Name the same ones as in save().",
         )
+
+    # Copies: a state_dict shows the tensors themselves, which loading overwrites.
     before = {name: copy.deepcopy(thing.state_dict()) for name, thing in objects.items()}
     name = ""
     try:
         for name, thing in objects.items():
             thing.load_state_dict(states[name])
+        # What refuses now refuses the state of the model.
         name = "model"
         then()
     except BaseException as error:
+        # Also after Ctrl-C: no object is left with half of what another has.
         for earlier_name, state in before.items():
             with suppress(Exception):  # the one that refused may refuse again; it is reported
                 objects[earlier_name].load_state_dict(state)
         if not isinstance(error, Exception):
             raise
+
         raise CheckpointError(
             expected=f"a state that fits the {name}",
             got=str(error),
@@ -283,6 +309,7 @@ def _plain(where: str, value: Any) -> Any:
     of NumPy become Python's own.
     """
     match value:
+        # A mark on its memory says so: what a loss kept in a buffer, for example.
         case Tensor() if holds_records(value):
             raise CheckpointError(
                 expected="released values in what is saved",
@@ -296,6 +323,7 @@ def _plain(where: str, value: Any) -> Any:
             return _alone(value.detach())
         case np.bool_() | np.integer() | np.floating():
             return value.item()
+        # Before whole numbers, of which truth values are a kind.
         case None | bool():
             return value
         case str() | int() | float():
@@ -322,16 +350,17 @@ def _alone(tensor: Tensor) -> Tensor:
     """Without the rest of its memory, which torch would write too: a part of something that is not
     to be saved.
     """
-    whole = (
+    is_whole = (
         tensor.layout is not torch.strided
         or tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
     )
-    return tensor if whole else tensor.clone()
+    return tensor if is_whole else tensor.clone()
 
 
 def _key(where: str, name: object) -> str | int | float:
     if isinstance(name, str | int) and not isinstance(name, bool):
         return _exactly(name)
+
     raise CheckpointError(
         expected=f"texts or numbers as names in {where}", got=repr(name), do="Save it apart."
     )
@@ -339,6 +368,8 @@ def _key(where: str, name: object) -> str | int | float:
 
 def _exactly(value: str | float) -> str | int | float:
     """Return a str, int or float that is no subclass, which could not be read back."""
+    # Joined from its letters it is a str, whatever a subclass says of itself.
     if isinstance(value, str):
         return "".join(value)
+
     return int(value) if isinstance(value, int) else float(value)

@@ -24,13 +24,12 @@ from discreet.training.passes.contributions import Contributions, Piece
 from discreet.training.passes.precision_settings import full_precision
 from discreet.training.rounding.precision import raised_squares, sum_weights
 
-__all__ = ["Inner", "Sums", "refuse_slots"]
+__all__ = ["Inner", "Sums", "refuse_slots", "statistics_of"]
 
 Inner: TypeAlias = Callable[[Group, frozenset[int]], tuple[Group, float]]
 """For a group whose leaves have so many positions: the group with the clip norm to clip to, so that
 rounding keeps the sensitivity within the group's own; and the most spread in units of it. If it is
-the very same group, rounding is idealised,
-and no spread is held back. Public."""
+the very same group, rounding is idealised, and no spread is held back. Public."""
 
 _Measures: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 _UP = 1.0 + 2.0**-48  # above the rounding of a square root
@@ -66,22 +65,31 @@ class Sums:
     def _add(self, contributions: Contributions, statistics: Mapping[str, Tensor]) -> None:
         present = contributions.mask.cpu().numpy()
         self._check_statistics(statistics)
-        if self._adds == 1:  # what was one float32 sum is one of several
+
+        # What was one float32 sum is one of several now.
+        if self._adds == 1:
             self._totals = {leaf: total.double() for leaf, total in self._totals.items()}
         self._adds += 1
+
         records = contributions.joined_by(_as_pieces(statistics, self._bound))
         measures = {
             group.name: _measured(records, group) for group in self._groups if self._own(group)
         }
-        finite = np.logical_and.reduce([_all_finite(*pair) for pair in measures.values()])
         bits = self._bound.observations(
             self._state, {name: squares for name, (squares, _) in measures.items()}
         )
-        records = records if finite.all() else records.keep(torch.from_numpy(finite))
+
+        # A record that is not finite in one group contributes zeros in every group (P13): otherwise
+        # the groups that stayed finite would tell which record failed.
+        finite = np.logical_and.reduce([_all_finite(*pair) for pair in measures.values()])
+        if not finite.all():
+            records = records.keep(torch.from_numpy(finite))
+
+        # What adaptive groups observe of the norms is part of the record, and is clipped as well.
         observed = {leaf: torch.from_numpy(rows * present) for leaf, rows in bits.items()}
         records = records.joined_by(_as_pieces(observed, self._bound))
         for group in self._groups:
-            measured = measures[group.name] if self._own(group) else _measured(records, group)
+            measured = measures.get(group.name) or _measured(records, group)
             weights, largest_spread = self._weights(group, records, measured)
             self._sum_up(group, records, weights * (finite & present), largest_spread)
 
@@ -91,9 +99,9 @@ class Sums:
         """The weight of every record in a group, and the most spread that it may have."""
         squares, spreads = measured
         inner, largest_spread = self._inner(group, records.positions(group.leaves))
-        if (
-            inner is not group and spreads is not squares
-        ):  # else rounding is idealised, no bound to keep, or no spread
+
+        # Otherwise rounding is idealised, and there is no bound to keep, or no spread.
+        if inner is not group and spreads is not squares:
             squares = raised_squares(squares, np.sqrt(spreads) * _UP, limit=largest_spread)
         return inner.weights(squares), largest_spread
 
@@ -108,13 +116,14 @@ class Sums:
         for leaf, scale in zip(group.leaves, group.scales, strict=True):
             if scale not in scaled:
                 factors = torch.from_numpy(sum_weights(weights, scale=scale)).to(self._device)
-                scaled[scale] = (
-                    factors,
-                    factors.float(),
-                )  # what float32 sums round them to, once for all of them
+                # The second is what float32 sums round them to, once for all of them.
+                scaled[scale] = (factors, factors.float())
+
             pieces = records.pieces.get(leaf, ())
             single = all(piece.factor.single(largest_spread) for piece in pieces)
             total = self._total(leaf, narrow=single)
+
+            # `single` is False or True: the weights in float64, or as float32 sums have them.
             for piece in pieces:
                 piece.factor.add_to(piece.place_in(total), scaled[scale][single], largest_spread)
 
@@ -130,11 +139,7 @@ class Sums:
         return self._totals[leaf]
 
     def _check_statistics(self, statistics: Mapping[str, Tensor]) -> None:
-        expected = {
-            leaf
-            for leaf in self._bound.dimensions
-            if not leaf.startswith("grad/") and leaf not in self._bound.observed
-        }
+        expected = set(statistics_of(self._bound))
         if set(statistics) != expected:
             raise ModelError(
                 expected=f"a loss that returns the statistics of the plan: {sorted(expected)}",
@@ -170,10 +175,18 @@ def _measured(records: Contributions, group: Group) -> _Measures:
 
 def _all_finite(squares: NDArray[np.float64], spreads: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether all leaves of each record have finite norms and spreads."""
-    finite = (
-        np.isfinite(squares) if spreads is squares else np.isfinite(squares) & np.isfinite(spreads)
-    )
+    # Without a spread of their own, squares stand in its place.
+    finite = np.isfinite(squares) & np.isfinite(spreads)
     return np.asarray(finite.all(1))
+
+
+def statistics_of(bound: Bound) -> list[str]:
+    """Leaves that a loss returns besides gradients: neither these nor observations of norms."""
+    return [
+        leaf
+        for leaf in bound.dimensions
+        if not leaf.startswith("grad/") and leaf not in bound.observed
+    ]
 
 
 def refuse_slots(groups: tuple[Group, ...]) -> None:
@@ -202,9 +215,10 @@ def _as_pieces(rows: Mapping[str, Tensor], bound: Bound) -> dict[str, tuple[Piec
                 got="rows of another size",
                 do="Make the plan's size of this statistic that of its rows.",
             )
-        flat = wide(values.double() if not values.is_floating_point() else values).reshape(
-            len(values), -1
-        )
-        size = flat.shape[1]
-        pieces[leaf] = (Piece(((size,), (1,), 0), Dense(flat)),)
+
+        # One row of numbers for each record, in a type that measuring takes.
+        numbers = values if values.is_floating_point() else values.double()
+        flat = wide(numbers).reshape(len(values), -1)
+        pieces[leaf] = (Piece(((flat.shape[1],), (1,), 0), Dense(flat)),)
+
     return pieces

@@ -103,12 +103,8 @@ def register_separation(operator: str, rule: Callable[[Operands], Any]) -> None:
         ParameterError: an operator of torch's own, one that does not exist, or one that has a rule.
     """
     operator_name: object = operator
-    if (
-        not isinstance(operator_name, str)
-        or not _exists(operator_name)
-        or operator_name.startswith("aten::")
-        or operator_name in SEPARATION_RULES
-    ):
+    is_custom = isinstance(operator_name, str) and not operator_name.startswith("aten::")
+    if not is_custom or not _exists(operator) or operator in SEPARATION_RULES:
         raise ParameterError(
             owner="register_separation",
             name="operator",
@@ -118,12 +114,17 @@ def register_separation(operator: str, rule: Callable[[Operands], Any]) -> None:
             ),
             got=repr(operator),
         )
+
     function: object = rule
     if not callable(function):
-        expected = "a function of Operands"
         raise ParameterError(
-            owner="register_separation", name="rule", expected=expected, got=type(rule).__name__
+            owner="register_separation",
+            name="rule",
+            expected="a function of Operands",
+            got=type(rule).__name__,
         )
+
+    # What was remembered of the operator was judged without a rule.
     SEPARATION_RULES[operator] = rule
     forget_operations()
     Effects.forget()
@@ -157,14 +158,18 @@ def check_rule(model: nn.Module, loss: Loss, batch: Any, records: int) -> None:
     engine = Engine(model)
     for _ in engine.passes(loss, batch, records, records):
         pass
+
     if engine.one_by_one is not None:
         raise _wrong_rule(f"one whose records are computed one by one: {engine.one_by_one}")
+
+    # Augmentations draw at random; compared is the loss of plain rows.
     row_loss = loss.loss if isinstance(loss, Augmented) else loss
     passes = Passes(model, engine.parameters, engine.batch_norm)
     try:
         trial = passes.trial(row_loss, batch, records)
     except OneByOne as reason:
         raise _wrong_rule(f"one whose records would be computed one by one: {reason}") from None
+
     try:
         _compare(engine, passes, row_loss, batch, trial)
     finally:
@@ -188,6 +193,8 @@ def _compare(engine: Engine, passes: Passes, loss: Loss, batch: Any, trial: Tria
     )
     kinds = [torch.empty(0, dtype=use.dtype) for use in taped.uses]
     tolerance = tolerance_of([*engine.parameters.values(), *kinds])
+
+    # Each record in a pass of its own, by torch's own gradients; a parameter without one has zeros.
     for row in range(count):
         alone, _ = passes.alone(loss, select(batch, torch.tensor([row])), 1, trial=True)
         truth = {leaf: torch.zeros_like(parameter) for leaf, parameter in engine.parameters.items()}
@@ -242,18 +249,23 @@ def check_separation(
     states = claim.states()
     if states is None:
         return False
+
     truth, draws = claim.outcome(claim.arguments)
     if not truth:
         raise _nothing_tried()
+
     for record in range(records):
         for trial in claim.outcomes_around(record):
             claim.compare(states, (truth, record), (trial, record), "when other records do")
+
+    # In other places a record would find other random numbers.
     for order in () if draws else claim.orders():
         moved, _ = claim.outcome(claim.reordered(order))
         for place, record in enumerate(order.tolist() if moved else ()):
             claim.compare(
                 states, (truth, record), (moved, place), "when records are put in other places"
             )
+
     return any(isinstance(state, Rows) for state in states[: claim.results])
 
 
@@ -274,22 +286,26 @@ def _normalised(arguments: Sequence[Any], axes: Mapping[int, int], records: int)
     check.whole(owner, "records", records, least=2)
     counted = {}
     for place, axis in axes.items():
+        # A negative place would name an argument, but not be found among the axes again.
         argument = arguments[place] if 0 <= place < len(arguments) else None
         if not isinstance(argument, Tensor) or not -argument.ndim <= axis < argument.ndim:
-            expected = "from places of tensors to axes that they have"
-            raise ParameterError(
-                owner=owner, name="axes", expected=expected, got=f"{{{place}: {axis}}}"
-            )
-        rows = argument.shape[axis]
-        if not rows or rows % records:
-            expected = f"axes with so many rows for each of {records} records"
             raise ParameterError(
                 owner=owner,
                 name="axes",
-                expected=expected,
+                expected="from places of tensors to axes that they have",
+                got=f"{{{place}: {axis}}}",
+            )
+
+        rows = argument.shape[axis]
+        if not rows or rows % records:
+            raise ParameterError(
+                owner=owner,
+                name="axes",
+                expected=f"axes with so many rows for each of {records} records",
                 got=f"{rows} rows along {{{place}: {axis}}}",
             )
         counted[place] = axis % argument.ndim
+
     if not counted:
         raise ParameterError(
             owner=owner, name="axes", expected="at least one argument with records", got="none"
@@ -333,6 +349,7 @@ class _Claim:
                 results = tensors_in(self.function(*placed))
             except OneByOne:
                 return None
+
         self.results = len(results)
         return [proof.state(tensor) for tensor in (*results, *tensors_in(placed))]
 
@@ -358,7 +375,7 @@ class _Claim:
             ModelError: it bears none.
         """
         trials = [self.outcome(changed)[0] for changed in self.changed_around(record)]
-        bearable = [trial for trial in trials if trial]
+        bearable = list(filter(None, trials))
         if not bearable:
             raise _nothing_tried()
         return bearable
@@ -371,6 +388,8 @@ class _Claim:
         for place, changes in by_place.items():
             for change in changes:
                 yield self._changed(record, {place: change})
+
+        # All at once: each argument takes its changes in turn, as often as the longest list asks.
         for number in range(max(map(len, by_place.values()))):
             yield self._changed(
                 record,
@@ -382,9 +401,12 @@ class _Claim:
         for place, change in changes.items():
             tensor, axis = self.arguments[place], self.axes[place]
             owners = torch.arange(tensor.shape[axis]) // (tensor.shape[axis] // self.records)
+
+            # True where the record's own rows are, whatever the other axes.
             shape = [-1 if dim == axis else 1 for dim in range(tensor.ndim)]
             mine = (owners == record).view(shape).to(tensor.device)
             changed[place] = torch.where(mine, tensor, change(tensor, axis))
+
         return changed
 
     def orders(self) -> list[Tensor]:
@@ -396,11 +418,12 @@ class _Claim:
         """The arguments with their records in another order."""
         moved = list(self.arguments)
         for place, axis in self.axes.items():
-            inner = self.arguments[place].shape[axis] // self.records
+            # All rows of a record go along, in their own order.
+            tensor = self.arguments[place]
+            inner = tensor.shape[axis] // self.records
             rows = (order[:, None] * inner + torch.arange(inner)).flatten()
-            moved[place] = self.arguments[place].index_select(
-                axis, rows.to(self.arguments[place].device)
-            )
+            moved[place] = tensor.index_select(axis, rows.to(tensor.device))
+
         return moved
 
     def compare(
@@ -418,13 +441,9 @@ class _Claim:
         for state, result, counterpart in zip(states, first, second, strict=False):
             if isinstance(state, Mixed):
                 continue
-            same_shape = result.shape == counterpart.shape
-            if not (
-                same_number
-                and same_shape
-                and _same(
-                    self._rows(result, state, place), self._rows(counterpart, state, other_place)
-                )
+            same_shape = same_number and result.shape == counterpart.shape
+            if not same_shape or not _same(
+                self._rows(result, state, place), self._rows(counterpart, state, other_place)
             ):
                 raise ModelError(
                     expected=f"a result or a written argument that is {state}, as the rule says",
@@ -439,6 +458,7 @@ class _Claim:
         """What a state claims for the record in a place; everything, where it is public."""
         if is_public(state):
             return result
+
         owners = torch.arange(result.shape[state.dim]) // state.inner % self.records
         return result.index_select(state.dim, (owners == place).nonzero()[:, 0].to(result.device))
 
@@ -461,19 +481,19 @@ def _changes(tensor: Tensor, records: int) -> list[_Change]:
         return [*moved, filled(0), filled(1), lambda tensor, _: ~tensor]
     if tensor.is_floating_point() or tensor.is_complex():
         return [*moved, *map(filled, _FLOATS)]
+    # Whole numbers may be indices: also those that lie just outside of what is there.
     limits = torch.iinfo(tensor.dtype)
     numbers = tensor.flatten().tolist()
     least, largest = min(numbers, default=0), max(numbers, default=0)
     values = {*_WHOLE, limits.min, min(limits.max, 2**63 - 1), least, largest, largest + 1}
-    return [
-        *moved,
-        *(filled(value) for value in sorted(values) if limits.min <= value <= limits.max),
-    ]
+    allowed = [value for value in sorted(values) if limits.min <= value <= limits.max]
+    return [*moved, *map(filled, allowed)]
 
 
 def _same(x: Tensor, y: Tensor) -> bool:
     """Whether two tensors have the same bits; all that are no numbers are the same."""
     same = x == y
     if x.is_floating_point():
-        same &= x.signbit() == y.signbit()  # of zeros
+        # Zeros of both signs are equal, and have other bits.
+        same &= x.signbit() == y.signbit()
     return bool((same | (x.isnan() & y.isnan())).all())

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, final
 
 import torch
@@ -68,9 +69,11 @@ class GradientWatch:
         self._parameters = {
             leaf.removeprefix("grad/"): parameter for leaf, parameter in parameters.items()
         }
+        # By identity: optimizers know parameters, and not their names.
         self._leaves = {id(parameter): leaf for leaf, parameter in self._parameters.items()}
         self._handles: list[RemovableHandle] = []
-        self._public = 0  # contexts for public gradients that are open
+        # Contexts for public gradients that are open; they may be nested.
+        self._public = 0
 
     # --- while a run is open ---
 
@@ -108,6 +111,7 @@ class GradientWatch:
         try:
             yield
         finally:
+            # Also after an error: what is there was meant to be public.
             self._public -= 1
             self.note_written()
 
@@ -119,13 +123,12 @@ class GradientWatch:
         Raises:
             ModelError: there is one; the message names its parameter.
         """
-        for leaf, parameter in self._parameters.items():
-            if parameter.grad is not None and _is_foreign(parameter.grad):
-                raise ModelError(
-                    expected="gradients that a release wrote, zeros, or none",
-                    got=f"another gradient in {leaf}, to which the release would be added",
-                    do=f"Call optimizer.zero_grad() before run.backward. {_PUBLIC}",
-                )
+        _refuse_foreign(
+            self._parameters.items(),
+            expected="gradients that a release wrote, zeros, or none",
+            got="another gradient in {}, to which the release would be added",
+            do=f"Call optimizer.zero_grad() before run.backward. {_PUBLIC}",
+        )
 
     def note_written(self) -> None:
         """Note that the gradients as they are were released. It is to be called after a release."""
@@ -139,6 +142,7 @@ class GradientWatch:
         """Called by torch where autograd has added to a gradient."""
         if self._public:
             return
+
         # What a release wrote was added to in place, and cannot be told from the rest any more.
         parameter.grad = None
         raise ModelError(
@@ -156,20 +160,25 @@ class GradientWatch:
             for parameter in group["params"]
             if id(parameter) in self._leaves
         ]
+        # Optimizers of other models, and steps with public gradients, are let through.
         if not trained or self._public:
             return
+
         if isinstance(optimizer, torch.optim.LBFGS):
             raise ModelError(
                 expected="an optimizer that takes one gradient for each step",
                 got="LBFGS, which computes the loss again and again within a step",
                 do="Use SGD or Adam: each look at the data is a release, and is charged.",
             )
+
         if _is_scaled():
             raise ModelError(
                 expected="noised gradients as they were released",
                 got="a GradScaler, which divides them by the scale of a loss that it never saw",
                 do="Call optimizer.step() itself, without a GradScaler; bfloat16 needs none.",
             )
+
+        # A loss that sets a learning rate from its batch would put records into the weights.
         if any(map(holds_records, _tensors_of(optimizer))):
             raise ModelError(
                 expected="an optimizer whose settings and state come from released values",
@@ -179,23 +188,30 @@ class GradientWatch:
                     "released values."
                 ),
             )
-        for leaf, parameter in trained:
-            if parameter.grad is not None and _is_foreign(parameter.grad):
-                raise ModelError(
-                    expected="an optimizer step with gradients that a release wrote",
-                    got=f"another gradient in {leaf}",
-                    do="Change released gradients in place (parameter.grad.mul_(...)), or write "
-                    f"what you make of them within `with run.public_gradients()`. {_PUBLIC}",
-                )
+
+        _refuse_foreign(
+            trained,
+            expected="an optimizer step with gradients that a release wrote",
+            got="another gradient in {}",
+            do="Change released gradients in place (parameter.grad.mul_(...)), or write "
+            f"what you make of them within `with run.public_gradients()`. {_PUBLIC}",
+        )
+
+
+def _refuse_foreign(
+    parameters: Iterable[tuple[str, Tensor]], *, expected: str, got: str, do: str
+) -> None:
+    """Refuse a gradient that no release wrote; `got` has a place for the name of its parameter."""
+    for leaf, parameter in parameters:
+        if parameter.grad is not None and _is_foreign(parameter.grad):
+            raise ModelError(expected=expected, got=got.format(leaf), do=do)
 
 
 def _tensors_of(optimizer: Any) -> list[Tensor]:
     """In the settings and the state of an optimizer, parameters aside."""
     registers = [*optimizer.param_groups, *optimizer.state.values()]
-    entries = [
-        entry for register in registers if isinstance(register, dict) for entry in register.values()
-    ]
-    return [entry for entry in entries if isinstance(entry, Tensor)]
+    settings = [register.values() for register in registers if isinstance(register, dict)]
+    return [entry for entry in chain.from_iterable(settings) if isinstance(entry, Tensor)]
 
 
 def _mark(gradient: Tensor) -> None:
@@ -206,6 +222,7 @@ def _is_foreign(gradient: Tensor) -> bool:
     """Whether a gradient holds something that neither a release nor the user's word put there."""
     if getattr(_owner(gradient), "_discreet_written", False):
         return False
+
     # Without marks that last, the hooks on parameters are the only net.
     return preserved() and bool(gradient.detach().to_dense().any())
 
@@ -225,8 +242,11 @@ def _is_scaled() -> bool:
         if frame.f_back is None:
             return False
         frame = frame.f_back
+
+        # A scaler that is switched off calls the optimizer's step as well, and changes nothing.
         if frame.f_code in _SCALING:
             return bool(frame.f_locals["self"].is_enabled())
+
     return False
 
 
@@ -247,6 +267,7 @@ def refuse_parallel(model: nn.Module) -> None:
                 got=f"{wrapper.__name__}, which exchanges gradients before they are noised",
                 do="Pass the model without the wrapper (model.module); one process for now.",
             )
+
     processes = _processes()
     if processes > 1:
         raise ModelError(
@@ -264,5 +285,7 @@ def _processes() -> int:
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size())
+
+    # torchrun sets both for each of its processes; WORLD_SIZE alone announces nothing.
     announced = os.environ.get("WORLD_SIZE", "1") if "RANK" in os.environ else "1"
     return int(announced) if announced.isdigit() else 1

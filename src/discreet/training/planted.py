@@ -18,7 +18,7 @@ from discreet.errors import CheckpointError, ModelError, ParameterError
 from discreet.mechanisms import Group
 from discreet.sampling import Sample
 from discreet.training.canaries import GradientCanaries
-from discreet.training.clipping import Sums
+from discreet.training.clipping import Sums, statistics_of
 from discreet.training.data.batch import Batch
 from discreet.units import Adjacency
 
@@ -51,12 +51,9 @@ class Planted:
     @property
     def entries(self) -> int:
         """How many the data set of the run must have; public."""
-        records = self._session.sampler.records
-        return (
-            records - len(self._canaries)
-            if isinstance(self._canaries, GradientCanaries)
-            else records
-        )
+        # Gradient canaries are made by the engine, so they have no entries.
+        absent = len(self._canaries) if isinstance(self._canaries, GradientCanaries) else 0
+        return self._session.sampler.records - absent
 
     def refuse_other_size(self, entries: int) -> None:
         """Refuse a data set that does not have one entry for each record of the plan, less those
@@ -68,6 +65,7 @@ class Planted:
         sampler = self._session.sampler
         if entries == self.entries and sampler.owners is None:
             return
+
         canaries = sampler.records - self.entries
         besides = f" ({sampler.records}, of which {canaries} are canaries)" if canaries else ""
         whole = "this data set and its canaries together" if canaries else "this data set"
@@ -102,18 +100,19 @@ class Planted:
             case _:
                 here = ~self._canaries.absent(indices)
                 chosen = indices[here]
+
+        # The k-th record that is here has row k - 1 of what is fetched.
         return chosen, np.where(here, np.cumsum(here) - 1, -1)
 
     def fetched(self, batch: Batch) -> int:
         """How many entries `chosen` named: the rows that the batch must have. Sensitive."""
         if batch.rows is None:
             return len(batch.sample)
-        entries = 1 + int(batch.rows.max(initial=-1))
-        return (
-            max(entries, min(1, len(batch.sample)))
-            if isinstance(self._canaries, GradientCanaries)
-            else entries
-        )
+
+        # As in `chosen`: of a sample of canaries alone, one entry was fetched for its shape.
+        is_made = isinstance(self._canaries, GradientCanaries)
+        least = min(1, len(batch.sample)) if is_made else 0
+        return max(1 + int(batch.rows.max(initial=-1)), least)
 
     def add_to(self, sums: Sums, sample: Sample, device: torch.device) -> None:
         """What canaries contribute that the engine makes. After the passes over data: these say
@@ -121,21 +120,20 @@ class Planted:
         """
         if not isinstance(self._canaries, GradientCanaries):
             return
+
         bound = self._session.bound
         spikes = self._canaries.spikes(sample, bound, self._session.groups(), device)
-        if spikes is not None:
-            other_leaves = [
-                leaf
-                for leaf in bound.dimensions
-                if not leaf.startswith("grad/") and leaf not in bound.observed
-            ]
-            sums.add(
-                spikes,
-                {
-                    leaf: torch.zeros(spikes.records, bound.dimensions[leaf], device=device)
-                    for leaf in other_leaves
-                },
-            )
+        if spikes is None:
+            return
+
+        # A canary is a record like others: it must bring every statistic, and brings zeros.
+        sums.add(
+            spikes,
+            {
+                leaf: torch.zeros(spikes.records, bound.dimensions[leaf], device=device)
+                for leaf in statistics_of(bound)
+            },
+        )
 
     def observe(self, groups: tuple[Group, ...], released: Mapping[str, Any]) -> None:
         """Let canaries see what was released: sums with noise, by leaf."""
@@ -158,8 +156,14 @@ class Planted:
 def _refuse_unfit(canaries: Canaries, session: Session) -> None:
     records = session.sampler.records
     if int(canaries.places[-1]) >= records:
-        expected, got = f"places below {records}, the plan's records", str(int(canaries.places[-1]))
-        raise ParameterError(owner=_OWNER, name="canaries", expected=expected, got=got)
+        raise ParameterError(
+            owner=_OWNER,
+            name="canaries",
+            expected=f"places below {records}, the plan's records",
+            got=str(int(canaries.places[-1])),
+        )
+
+    # A canary that is out is left out: its neighbour has one record less, not another one.
     if session.plan.adjacency is Adjacency.REPLACE_ONE:
         raise ParameterError(
             owner=_OWNER,

@@ -2,9 +2,8 @@
 shapes alone is.
 
 Made-up records have the shapes and types of real ones and none of their numbers, so what is found
-out
-here is public: that the loss does not give one number for each record, that statistics of the plan
-are missing or have another size, or that others are returned, that a loss is no floating-point
+out here is public: that the loss does not give one number for each record, that statistics of the
+plan are missing or have another size, or that others are returned, that a loss is no floating-point
 number, that it writes into parameters or calls backward(). A model that cannot bear such records is
 not judged.
 """
@@ -33,10 +32,13 @@ def own_names(statistics: Mapping[str, int]) -> Mapping[str, int]:
     """Refuse statistics that would take the place of a parameter, or of a layer."""
     for name in statistics:
         if name.startswith(("grad/", "bn/")):
-            expected = 'names such as "metric/accuracy", none that begins with "grad/" or "bn/"'
             raise ParameterError(
-                owner="PrivateRun", name="statistics", expected=expected, got=repr(name)
+                owner="PrivateRun",
+                name="statistics",
+                expected='names such as "metric/accuracy", none that begins with "grad/" or "bn/"',
+                got=repr(name),
             )
+
     return statistics
 
 
@@ -55,20 +57,24 @@ def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[s
     try:
         entries = np.arange(_RECORDS) % max(1, len(loading.dataset))
         batch = made_up(loading.fetch(entries))
-        if count_rows(batch) != {_RECORDS} or not all(
-            isinstance(leaf, Tensor | None) for leaf in leaves(batch)
-        ):
-            return  # for texts and other objects nothing can be made up
+
+        # For texts and other objects nothing can be made up.
+        are_tensors = all(isinstance(leaf, Tensor | None) for leaf in leaves(batch))
+        if count_rows(batch) != {_RECORDS} or not are_tensors:
+            return
     except USER_ERRORS:
         # The data set or its collate function cannot bear it; what is wrong shows when a sample
         # comes.
         return
+
     try:
         with seeded_pass(0):
             losses, returned = engine.rehearse(loss, batch, _RECORDS)
     except USER_ERRORS:
+        # Real records may be different; what is wrong with them shows when they come.
         _refuse_backward(engine, loss, batch)
-        return  # real records may be different; what is wrong with them shows when they come
+        return
+
     _check_losses(losses)
     check_statistics(returned, statistics, engine)
 
@@ -112,10 +118,10 @@ def check_statistics(
         raise ModelError(
             expected=f"a loss that returns the statistics of the run alone: {sorted(statistics)}",
             got=f"others: {undeclared}",
-            do="Give PrivateRun(..., statistics={name: size}) and the plan a group for them, or leave "
-            "them out of what the "
-            "loss returns. Nothing was charged.",
+            do="Give PrivateRun(..., statistics={name: size}) and the plan a group for them, or "
+            "leave them out of what the loss returns. Nothing was charged.",
         )
+
     for name, size in statistics.items():
         _check_statistic(name, size, returned.get(name))
 
@@ -130,6 +136,8 @@ def _check_statistic(name: str, size: int, values: Tensor | None) -> None:
                 "charged."
             ),
         )
+
+    # The numbers of one record; of what has no rows, none.
     entries = values[0].numel() if values.ndim else 0
     if entries != size:
         raise ModelError(

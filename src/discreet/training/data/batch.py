@@ -33,8 +33,7 @@ class Batch:
     """The records of one sample, in random order. Sensitive: also how many there are.
 
     The first batch of a run is drawn, and charged, when something of it is asked for: so that
-        `backward` can try the loss on
-    made-up records before anything is charged.
+    `backward` can try the loss on made-up records before anything is charged.
 
     Args:
         sample: that was drawn; serves one `backward`.
@@ -47,7 +46,8 @@ class Batch:
     __slots__ = ("_content", "_draw")
 
     def __init__(self, sample: Sample, data: Any, rows: NDArray[np.int64] | None = None) -> None:
-        plain = mapped(data, lambda leaf: leaf)  # from here on no code of its class runs
+        # A plain copy: from here on no code of a user's class runs.
+        plain = mapped(data, lambda leaf: leaf)
         self._content: _Content | None = (sample, plain, rows)
         self._draw: Callable[[], Batch] | None = None
 
@@ -111,6 +111,7 @@ class Batch:
         if self._content is None and self._draw is not None:
             self._content = self._draw()._drawn()  # noqa: SLF001  (another of its own)
             self._draw = None
+
         if self._content is None:
             raise SampleMisuse(
                 expected="a batch that was drawn",
@@ -120,9 +121,8 @@ class Batch:
         return self._content
 
     def __repr__(self) -> str:
-        return (
-            "Batch(not drawn yet)" if self.pending else f"Batch(step={self.step})"
-        )  # never how many records there are
+        # Never how many records there are: that is sensitive.
+        return "Batch(not drawn yet)" if self.pending else f"Batch(step={self.step})"
 
     # --- what a batch of torch can do, and this one cannot ---
 
@@ -173,6 +173,8 @@ class Batch:
 def _marked_copy(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return leaf
+
+    # Marked as the data set's own memory, which no pass may use past what a loss is given.
     copy = leaf.clone()
     mark_dataset(copy)
     return copy

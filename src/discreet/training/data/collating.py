@@ -15,6 +15,7 @@ kept from call to call. Of the latter a second call with the first entry would s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress, starmap
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -88,15 +89,20 @@ def fetched_apart(
     """
     if at_once(dataset, collate):
         return _rows_of_tensors(dataset, chosen)
+
+    # Of a single entry there are no others that could be exchanged.
     indices = chosen.tolist()
     halves = _halves(len(indices), seed) if look and len(indices) > 1 else []
     with seeded(seed) as begin:
         if halves and _is_fetched_together(dataset):
             _refuse_mixed_entries(dataset, indices, begin, halves)
+
         begin(SeedUse.FETCHING)
         entries = _entries_apart(dataset, indices)
-        if collate is default_collate and _is_torchs() and _is_plain(entries):
+        # Torch's own function stacks plain entries row by row: it may have them all at once.
+        if _stacks_plainly(collate) and _is_plain(entries):
             return _stacked(entries)
+
         if halves:
             _refuse_mixed_rows(collate, entries, begin, halves)
         return _collated_apart(collate, entries, begin)
@@ -105,27 +111,31 @@ def fetched_apart(
 def at_once(dataset: NumberedRows, collate: Collate) -> bool:
     """Whether a batch is rows of tensors, in new memory; a subclass may give something else."""
     is_rows = type(dataset) is TensorDataset and collate is default_collate
-    return is_rows and all(type(tensor) is Tensor for tensor in dataset.tensors)  # type: ignore[attr-defined]
+    return is_rows and set(map(type, dataset.tensors)) <= {Tensor}  # type: ignore[attr-defined]
 
 
-def _is_torchs() -> bool:
-    """Whether `default_collate` calls functions of torch only: users may register others."""
-    return all(
-        function.__module__ == default_collate.__module__
-        for function in default_collate_fn_map.values()
+def _stacks_plainly(collate: Collate) -> bool:
+    """Whether it is `default_collate` and calls torch's functions only: users may register more."""
+    home = {default_collate.__module__}
+    return collate is default_collate and home.issuperset(
+        function.__module__ for function in default_collate_fn_map.values()
     )
 
 
 def _is_plain(entry: Any) -> bool:
     """Whether there is nothing in an entry whose class could decide how it is stacked."""
+    # By the very class: a subclass may have functions of its own for stacking.
     kind = type(entry)
     if kind in _PLAIN:
         return True
     if kind is dict:
-        return all(map(_is_plain, entry)) and all(map(_is_plain, entry.values()))
+        return _is_plain([*entry, *entry.values()])
+
     is_named_tuple = kind.__bases__ == (tuple,) and getattr(kind, "_fields", None) is not None
     if kind in (list, tuple) or is_named_tuple:
         return all(map(_is_plain, entry))
+
+    # Numbers of NumPy's own: a class that a user derived from one lives in another module.
     return issubclass(kind, np.generic) and kind.__module__ == "numpy"
 
 
@@ -143,11 +153,14 @@ def _entries_apart(dataset: NumberedRows, indices: list[int]) -> list[Any]:
     """Entries one by one, in memory of their own where a data set may fill the same again."""
     if not _is_fetched_together(dataset):
         return [dataset[index] for index in indices]
+
+    # One index at a time, so that code which fetches several never sees two records.
     return [_copy(entry) for index in indices for entry in _entries(dataset, [index])]
 
 
 def _is_fetched_together(dataset: Any) -> bool:
     """Whether the user's own code fetches several indices; torch's `Subset` only hands them on."""
+    # A subclass of `Subset` may do more than hand indices on.
     while type(dataset) is Subset:
         dataset = dataset.dataset
     return callable(getattr(dataset, "__getitems__", None))
@@ -168,8 +181,8 @@ def _stacked(entries: list[Any]) -> Any:
                 "stacks"
             ),
             got="others, such as records of different lengths, or objects",
-            do="Pass a collate function that pads every record to a fixed length and gives tensors: "
-            "run.batches(dataset, collate).",
+            do="Pass a collate function that pads every record to a fixed length and gives "
+            "tensors: run.batches(dataset, collate).",
         ) from None
 
 
@@ -179,12 +192,15 @@ def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
     Raises:
         CoupledRecords: they have different structures, types or sizes, or the function has a state.
     """
+    # For a second call below: the function may change what it is given.
     spare = _copy(entries[0])
     begin(SeedUse.COLLATING)
     parts = [_collated_alone(collate, entry) for entry in entries]
     signature = Signature.of(parts[0])
     for part in parts[1:]:
         signature.check(part)
+
+    # The same random numbers again: what is different now comes from a state.
     begin(SeedUse.COLLATING)
     if _differ(parts[0], _collated_alone(collate, spare)):
         raise CoupledRecords(
@@ -193,13 +209,15 @@ def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
             do="Keep no state between calls, and draw from global generators of torch, NumPy or "
             "Python, which the run seeds in secret.",
         )
+
     return joined(parts)
 
 
 def _collated_alone(collate: Collate, entry: Any) -> Any:
     """The batch of one entry, in memory of its own."""
-    if collate is default_collate and _is_torchs():
+    if _stacks_plainly(collate):
         return mapped(_stacked([entry]), _without_class)
+
     try:
         return mapped(collate([entry]), _without_class)
     except Exception as error:
@@ -221,12 +239,16 @@ def _refuse_mixed_entries(
 
     try:
         entries = fetched_together(indices)
+        # Generators or state of its own: nothing can be compared.
         if any(map(_differ, entries, fetched_together(indices))):
-            return  # generators or state of its own: nothing can be compared
+            return
+
         for sources, same in halves:
             exchanged = fetched_together([indices[source] for source in sources])
+            # It leaves out what is asked for twice.
             if len(exchanged) != len(indices):
-                return  # it leaves out what is asked for twice
+                return
+
             if any(_differ(entries[place], exchanged[place]) for place in same.nonzero()[0]):
                 raise CoupledRecords(
                     expected="a data set whose __getitems__ makes each entry from its own index",
@@ -234,7 +256,8 @@ def _refuse_mixed_entries(
                     do="Use nothing of the batch there, and draw as many random numbers for every "
                     "entry; or leave __getitems__ out.",
                 )
-    except CANNOT_BEAR:  # it cannot bear an index twice
+    # It cannot bear an index twice.
+    except CANNOT_BEAR:
         return
 
 
@@ -250,13 +273,16 @@ def _refuse_mixed_rows(
 
     try:
         batch = collated_together(entries)
+        # A size or a number that all entries have a say in is another one for a single entry.
         if Signature.of(batch) != Signature.of(collated_together(entries[:1])):
             raise _mixed_rows()
+
         for sources, same in halves:
             exchanged = collated_together(entries[source] for source in sources)
             if _differ(batch, exchanged, same):
                 raise _mixed_rows()
-    except CANNOT_BEAR:  # it cannot bear an entry twice
+    # It cannot bear an entry twice.
+    except CANNOT_BEAR:
         return
 
 
@@ -279,10 +305,13 @@ def _halves(count: int, seed: int) -> list[_Half]:
     halves = []
     for _ in range(_SPLITS):
         half = np.isin(np.arange(count), generator.permutation(count)[: count // 2])
+
+        # Once the one half stays, once the other; what stays is repeated in the place of the rest.
         for same in (half, ~half):
             sources = np.arange(count)
             sources[~same] = np.resize(sources[same], count - int(same.sum()))
             halves.append((sources, same))
+
     return halves
 
 
@@ -296,17 +325,22 @@ def _copy(structure: Any) -> Any:
 
 def _without_class(leaf: Any) -> Any:
     """A copy whose class cannot decide how it is joined with others."""
+    # With functions of the subclass switched off: they could give anything for a copy.
     with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001  (torch has no other name for it)
         if isinstance(leaf, Tensor):
             return leaf.as_subclass(Tensor).clone()
+
     return np.array(leaf) if isinstance(leaf, np.ndarray) else _cloned(leaf)
 
 
 def _cloned(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         return leaf.clone()
+
     if isinstance(leaf, np.ndarray):
         return leaf.copy()
+
+    # Texts, numbers and tuples of them cannot be changed.
     return list(leaf) if isinstance(leaf, list) else leaf
 
 
@@ -314,9 +348,9 @@ def _differ(batch: Any, counterpart: Any, rows: NDArray[np.bool_] | None = None)
     """Whether two structures differ: in these rows or in what has no rows, or anywhere."""
     if Signature.of(batch) != Signature.of(counterpart):
         return True
-    return any(
-        not _same(*pair, rows) for pair in zip(leaves(batch), leaves(counterpart), strict=True)
-    )
+
+    pairs = zip(leaves(batch), leaves(counterpart), strict=True)
+    return not all(_same(*pair, rows) for pair in pairs)
 
 
 def _same(leaf: Any, counterpart: Any, rows: NDArray[np.bool_] | None) -> bool:
@@ -324,16 +358,17 @@ def _same(leaf: Any, counterpart: Any, rows: NDArray[np.bool_] | None) -> bool:
     if isinstance(leaf, (Tensor, np.ndarray)):
         if leaf.shape != counterpart.shape:
             return False
-        if rows is None or leaf.shape[:1] != rows.shape:
-            return _same_numbers(leaf, counterpart)
-        places = rows.nonzero()[0].tolist()
-        return _same_numbers(leaf[places], counterpart[places])
+
+        if rows is not None and leaf.shape[:1] == rows.shape:
+            places = rows.nonzero()[0].tolist()
+            leaf, counterpart = leaf[places], counterpart[places]
+        return _same_numbers(leaf, counterpart)
+
     if isinstance(leaf, (list, tuple)):
         chosen = rows if rows is not None and len(rows) == len(leaf) else np.ones(len(leaf), bool)
-        pairs = zip(leaf, counterpart, chosen, strict=False)
-        return len(leaf) == len(counterpart) and all(
-            _equal(*pair) for *pair, compared in pairs if compared
-        )
+        compared = compress(zip(leaf, counterpart, strict=False), chosen)
+        return len(leaf) == len(counterpart) and all(starmap(_equal, compared))
+
     return _equal(leaf, counterpart)
 
 
@@ -343,6 +378,7 @@ def _same_numbers(values: Any, counterparts: Any) -> bool:
     """
     if isinstance(values, Tensor):
         unequal = values != counterparts
+        # A NaN is unequal to itself; here it counts as the same.
         return not bool((unequal & ~(values.isnan() & counterparts.isnan())).any())
     return np.array_equal(values, counterparts, equal_nan=values.dtype.kind in "fc")
 
@@ -354,11 +390,9 @@ def _equal(thing: Any, counterpart: Any) -> bool:
     kind: Any = type(thing)
     if kind.__eq__ is object.__eq__:
         return True
+
     try:
         return bool(thing == counterpart) or repr(thing) == repr(counterpart) == "nan"
-    except (
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ):  # such as a dataclass of tensors, whose comparison is no truth value
+    # Such as a dataclass of tensors, whose comparison is no truth value.
+    except (RuntimeError, TypeError, ValueError):
         return True

@@ -47,11 +47,13 @@ class Augmented:
         """One loss for each record, the average over its copies; statistics likewise."""
         records = max(count_rows(batch), default=0)
         result = self.loss(model, self.rows(batch, records))
-        losses, *statistics = (
-            result if isinstance(result, tuple) and len(result) == 2 else (result,)
-        )
+        has_statistics = isinstance(result, tuple) and len(result) == 2
+        losses, *statistics = result if has_statistics else (result,)
+
+        # Whoever asked refuses what does not have a loss for each copy.
         if not isinstance(losses, Tensor) or losses.shape != (records * self.copies,):
-            return result  # whoever asked refuses it
+            return result
+
         mean = losses.view(records, self.copies).mean(1)
         return (mean, averaged(statistics[0], records)) if statistics else mean
 
@@ -62,6 +64,7 @@ class Augmented:
         Raises:
             ModelError: the augmentation changes the number of rows.
         """
+        # Copies of a record lie side by side, as `view(records, copies)` above takes them.
         places = torch.arange(records).repeat_interleave(self.copies)
         out = self.augment(select(batch, places))
         check_rows(out, records * self.copies)
@@ -100,8 +103,13 @@ def augmented(
     for name, function in (("loss", loss), ("augment", augment)):
         kind = type(function)
         if not callable(function) or kind is Augmented:
-            expected = "a function that does not augment itself"
-            raise ParameterError(owner="augmented", name=name, expected=expected, got=kind.__name__)
+            raise ParameterError(
+                owner="augmented",
+                name=name,
+                expected="a function that does not augment itself",
+                got=kind.__name__,
+            )
+
     return Augmented(loss, augment, check.whole("augmented", "copies", copies, least=1))
 
 
@@ -117,12 +125,11 @@ def averaged(statistics: Mapping[str, Tensor], records: int) -> dict[str, Tensor
 
 def _mean(values: Tensor, records: int) -> Tensor:
     rows = values if values.is_floating_point() else values.double()
-    first, *later_copies = rows.reshape(
-        records, len(rows) // max(1, records), *rows.shape[1:]
-    ).unbind(1)
+    by_record = rows.reshape(records, len(rows) // max(1, records), *rows.shape[1:])
+    first, *later_copies = by_record.unbind(1)
+
+    # In this order for every record, whatever a library's reduction would do.
     total: Tensor = first.clone()
-    for (
-        copy
-    ) in later_copies:  # in this order for every record, whatever a library's reduction would do
+    for copy in later_copies:
         total += copy
     return total / (1 + len(later_copies))

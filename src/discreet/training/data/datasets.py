@@ -9,6 +9,7 @@ import gc
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -66,11 +67,16 @@ def map_style(dataset: Any) -> NumberedRows:
                 "__getitem__."
             ),
         )
+
     has_length = callable(getattr(dataset, "__len__", None))
     if not (has_length and callable(getattr(dataset, "__getitem__", None))):
-        expected = "a data set with len() and entries found by number, or a DataLoader of one"
-        got = type(dataset).__name__
-        raise ParameterError(owner=_OWNER, name="dataset", expected=expected, got=got)
+        raise ParameterError(
+            owner=_OWNER,
+            name="dataset",
+            expected="a data set with len() and entries found by number, or a DataLoader of one",
+            got=type(dataset).__name__,
+        )
+
     if isinstance(dataset, (Subset, ConcatDataset)) and _has_repetitions(dataset):
         raise ParameterError(
             owner=_OWNER,
@@ -91,34 +97,38 @@ def map_style(dataset: Any) -> NumberedRows:
 
 def _has_repetitions(dataset: Any) -> bool:
     """Whether two entries are the same entry of one of the data sets at the bottom."""
+    # The same entry may be reached through several subsets, or through views of one memory.
     places: dict[object, list[NDArray[np.int64]]] = {}
     for origin, numbers in _origins(dataset, np.arange(len(dataset))):
         places.setdefault(origin, []).append(numbers)
-    for parts in places.values():
-        numbers = np.concatenate(parts)
-        if np.unique(numbers).size < numbers.size:
-            return True
-    return False
+
+    parts = map(np.concatenate, places.values())
+    return any(np.unique(numbers).size < numbers.size for numbers in parts)
 
 
 def _origins(
     dataset: Any, numbers: NDArray[np.int64]
 ) -> Iterator[tuple[object, NDArray[np.int64]]]:
     """Where these entries come from: data sets at the bottom, each with numbers of entries."""
-    if not isinstance(dataset, (Subset, ConcatDataset)):
-        yield _named(dataset, np.where(numbers < 0, numbers + len(dataset), numbers))
-    elif isinstance(dataset, Subset):
+    if isinstance(dataset, Subset):
         yield from _origins(dataset.dataset, _indices(dataset)[numbers])
-    else:
-        entries = np.where(numbers < 0, numbers + len(dataset), numbers)
-        start = 0
-        for part in dataset.datasets:
-            end = start + len(part)  # type: ignore[arg-type]
-            yield from _origins(part, entries[(entries >= start) & (entries < end)] - start)
-            start = end
+        return
+
+    # Negative numbers count from the end, as in a list.
+    entries = np.where(numbers < 0, numbers + len(dataset), numbers)
+    if not isinstance(dataset, ConcatDataset):
+        yield _named(dataset, entries)
+        return
+
+    start = 0
+    for part in dataset.datasets:
+        end = start + len(part)  # type: ignore[arg-type]
+        yield from _origins(part, entries[(entries >= start) & (entries < end)] - start)
+        start = end
 
 
 def _indices(subset: Subset[Any]) -> NDArray[np.int64]:
+    # Users pass lists, arrays and tensors alike.
     indices: Any = subset.indices
     if isinstance(indices, Tensor):
         indices = indices.numpy(force=True)
@@ -127,8 +137,12 @@ def _indices(subset: Subset[Any]) -> NDArray[np.int64]:
     return np.fromiter(map(int, indices), np.int64, len(indices))
 
 
+def _is_strided(tensor: Tensor) -> bool:
+    return tensor.layout is strided
+
+
 def _has_rows_in_memory(tensor: Tensor) -> bool:
-    return tensor.layout is strided and tensor.numel() > 0
+    return _is_strided(tensor) and tensor.numel() > 0
 
 
 def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np.int64]]:
@@ -136,22 +150,28 @@ def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np
 
     Legend: a_k(i) = b_k + i s_k, the address of row i of tensor k, in bytes. Tensor m is the first
     whose rows move (s_m > 0). Two data sets with the same s_k, and the same b_k s_m - b_m s_k for
-    every k, have the same rows in all tensors where they
-    have the same row in tensor m: a_k(i) s_m = (b_k s_m - b_m s_k) + s_k a_m(i).
+    every k, have the same rows in all tensors where they have the same row in tensor m:
+    a_k(i) s_m = (b_k s_m - b_m s_k) + s_k a_m(i).
     """
     tensors = dataset.tensors if type(dataset) is TensorDataset else ()
     if not tensors or not all(map(_has_rows_in_memory, tensors)):
         return id(dataset), numbers
-    begins = [tensor.data_ptr() for tensor in tensors]
-    strides = [tensor.stride(0) * tensor.element_size() for tensor in tensors]
-    moving = next((place for place, stride in enumerate(strides) if stride), None)
-    if moving is None:  # every row is the same memory, and only a number tells them apart
-        return (*begins,), numbers
-    begin, stride = begins[moving], strides[moving]
-    phases = [
-        (address * stride - begin * step) for address, step in zip(begins, strides, strict=True)
+
+    layouts = [
+        (str(tensor.device), tensor.data_ptr(), tensor.stride(0) * tensor.element_size())
+        for tensor in tensors
     ]
-    devices = [str(tensor.device) for tensor in tensors]
+    devices, begins, strides = zip(*layouts, strict=True)
+    stride = next(filter(None, strides), None)
+
+    # Every row is the same memory, and only a number tells them apart.
+    if stride is None:
+        return (*begins,), numbers
+
+    begin = begins[strides.index(stride)]
+    phases = [
+        address * stride - begin * step for address, step in zip(begins, strides, strict=True)
+    ]
     return (*devices, *strides, *phases), begin + numbers * stride
 
 
@@ -169,9 +189,10 @@ def mark_tensors_of(dataset: Any, public: Iterable[Tensor] = ()) -> None:
         dataset: of the user; sensitive.
         public: tensors whose memory is left out, such as the parameters and buffers of the model.
     """
-    left_out = {_storage(tensor) for tensor in public if tensor.layout is strided}
-    for tensor in tensors_of(dataset):
-        if tensor.layout is strided and _storage(tensor) not in left_out:
+    # By memory: a data set may hold views of the model's tensors.
+    left_out = set(map(_storage, filter(_is_strided, public)))
+    for tensor in filter(_is_strided, tensors_of(dataset)):
+        if _storage(tensor) not in left_out:
             marks.mark_dataset(tensor)
 
 
@@ -183,10 +204,11 @@ def tensors_of(dataset: Any) -> Iterator[Tensor]:
     """Tensors in the attributes of a data set, of objects in it, of their classes, in containers
     there, and in closures and defaults of their functions; not in models, nor in globals.
     """
-    visited: dict[
-        int, Any
-    ] = {}  # with the things themselves, so that no other gets the number of one
+    # With the things themselves, so that no other gets the number of one.
+    visited: dict[int, Any] = {}
     level: list[Any] = [dataset]
+
+    # Level by level: each thing is reached on its shortest way, so that the limit hides the least.
     for _ in range(_DEEPEST):
         below: list[Any] = []
         for thing in level:
@@ -203,22 +225,23 @@ def _parts(thing: Any) -> Iterable[Any]:
         return thing
     if isinstance(thing, Mapping):
         return thing.values()
+    # What a class shares among its objects, its bases included: methods, properties, constants.
     if isinstance(thing, type):
-        return [
-            part
-            for base in thing.__mro__
-            for part in vars(base).values()
-            if isinstance(part, _OF_CLASSES)
-        ]
+        shared = chain.from_iterable(vars(base).values() for base in thing.__mro__)
+        return [part for part in shared if isinstance(part, _OF_CLASSES)]
     if isinstance(thing, types.FunctionType):
         return thing.__defaults__, thing.__kwdefaults__, *(thing.__closure__ or ())
+
+    # Whatever they hold, by whatever name each kind calls it.
     if isinstance(thing, _WRAPPERS):
         return gc.get_referents(thing)
+
     kind = type(thing)
     return kind, *attributes_of(thing, kind).values(), *slots_of(thing).values()
 
 
 def slots_of(thing: Any) -> dict[str, Any]:
     """What an object has in slots, also in those of base classes and in private ones."""
+    # With slots Python gives a pair: the dictionary of the object, and that of its slots.
     state = object.__getstate__(thing)
     return state[1] if isinstance(state, tuple) else {}

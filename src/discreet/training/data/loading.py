@@ -50,6 +50,7 @@ Seed: TypeAlias = Callable[[Sample], int]
 
 _OWNER = "PrivateRun.batches"
 _END = object()
+_OF_WORKERS = ("pin_memory", "timeout", "multiprocessing_context", "prefetch_factor")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,18 +86,27 @@ class Loading:
         """
         if isinstance(source, DataLoader):
             if collate is not None or workers is not None:
-                expected, got = "left to the loader, which has its own", "given with a DataLoader"
                 raise ParameterError(
-                    owner=_OWNER, name="collate and workers", expected=expected, got=got
+                    owner=_OWNER,
+                    name="collate and workers",
+                    expected="left to the loader, which has its own",
+                    got="given with a DataLoader",
                 )
+
             dataset = map_style(source.dataset)
             _refuse_its_own_sampling(source, expected_batch_size)
             return cls(dataset, source.collate_fn, source.num_workers, source)
+
         count = 0 if workers is None else check.whole(_OWNER, "workers", workers, least=0)
         function: object = collate
         if function is not None and not callable(function):
-            expected, got = "a function of a list of entries", type(function).__name__
-            raise ParameterError(owner=_OWNER, name="collate", expected=expected, got=got)
+            raise ParameterError(
+                owner=_OWNER,
+                name="collate",
+                expected="a function of a list of entries",
+                got=type(function).__name__,
+            )
+
         return cls(map_style(source), default_collate if collate is None else collate, count)
 
     @property
@@ -135,7 +145,10 @@ class Loading:
                 signatures.
         """
         mark_tensors_of(self.dataset, public)
+        # Rows of tensors need no worker: nothing of the user's runs to select them.
         load = self._ahead if self.workers and not self.in_new_memory else self._here
+
+        # All batches must be like the first that has records: an empty sample has no structure.
         signature: Signature | None = None
         with closing(load(samples, choose, seed)) as loaded:
             for batch in loaded:
@@ -151,7 +164,8 @@ class Loading:
             entries, rows = choose(sample)
             data = None
             if entries.size:
-                own_seed = 0 if self.in_new_memory else seed(sample)  # nothing is drawn there
+                # Nothing is drawn at random where rows are only copied.
+                own_seed = 0 if self.in_new_memory else seed(sample)
                 look = looks.due(entries.size)
                 data = fetched_apart(self.dataset, entries, self.collate, seed=own_seed, look=look)
             yield Batch(sample, data, rows)
@@ -161,19 +175,25 @@ class Loading:
         first = next(samples, None)
         if first is None:
             return
+
         orders = _Orders(first, seed(first), samples, choose, seed)
         loaded = iter(self._loader(orders))
         while True:
             data = next(loaded, _END)
+
+            # Samples without entries were not ordered: their turn comes before the next that was.
             while orders.waiting and not orders.waiting[0].fetched:
                 empty = orders.waiting.popleft()
                 yield Batch(empty.sample, None, empty.rows)
+
             if data is _END:
                 break
             if isinstance(data, ModelError):
                 raise data
             waited = orders.waiting.popleft()
             yield Batch(waited.sample, data, waited.rows)
+
+        # What stopped the drawing of samples, after all batches that came before it.
         if orders.failure is not None:
             raise orders.failure
 
@@ -183,12 +203,9 @@ class Loading:
         like = self.like
         options: dict[str, Any] = {}
         if like is not None:
-            options = {
-                "pin_memory": like.pin_memory,
-                "timeout": like.timeout,
-                "multiprocessing_context": like.multiprocessing_context,
-                "prefetch_factor": like.prefetch_factor,
-            }
+            options = {name: getattr(like, name) for name in _OF_WORKERS}
+
+        # Torch seeds its workers from this generator; without it, from the global one.
         own_seed = derived(orders.first_seed, SeedUse.WORKERS).generate_state(1, np.uint64)
         return DataLoader(
             fetching,
@@ -248,8 +265,10 @@ class _Orders:
                 entries, rows = self._choose(sample)
                 self.waiting.append(_Waiting(sample, rows, bool(entries.size)))
                 if entries.size:
+                    # Asked for once: the first was asked for already, to seed the workers.
                     seed = self._seed(sample) if number else self.first_seed
                     yield _Order(entries, seed, looks.due(entries.size))
+        # A budget that is used up, for example: batches that were charged before are still due.
         except Exception as error:  # noqa: BLE001  (raised when its turn has come)
             self.failure = error
 
@@ -267,6 +286,8 @@ class _Looks:
         """Whether it is one of them; once for each batch."""
         if entries < 2:
             return False
+
+        # A power of two has one binary digit.
         self._seen += 1
         return not self._seen & (self._seen - 1)
 
@@ -286,6 +307,7 @@ class _Fetching:
             return fetched_apart(
                 self.dataset, order.entries, self.collate, seed=order.seed, look=order.look
             )
+        # Raised in a worker, torch would wrap it in an error of its own.
         except ModelError as refusal:
             return refusal
 
@@ -300,8 +322,10 @@ class _Beginning:
 
     def __call__(self, number: int) -> None:
         info = get_worker_info()
+        # What torch tells a worker is frozen, but for the user.
         if info is not None and isinstance(info.dataset, _Fetching):
-            object.__setattr__(info, "dataset", info.dataset.dataset)  # frozen, but for the user
+            object.__setattr__(info, "dataset", info.dataset.dataset)
+
         if self.function is not None:
             self.function(number)
 
@@ -331,14 +355,17 @@ def _refuse_its_own_sampling(loader: DataLoader[Any], expected_batch_size: float
             got=type(loader).__name__,
             do="Pass its data set, with collate and workers.",
         )
+
+    # What `shuffle=False` and `shuffle=True` make of this data set: no choice of the user's own.
     sampler, dataset = loader.sampler, loader.dataset
-    usual = type(sampler) is SequentialSampler or (
+    is_shuffled = (
         type(sampler) is RandomSampler
         and not sampler.replacement
         and sampler.num_samples == len(dataset)  # type: ignore[arg-type]
     )
-    usual = usual and sampler.data_source is dataset  # type: ignore[attr-defined]
-    if not usual or type(loader.batch_sampler) is not BatchSampler:
+    is_usual = is_shuffled or type(sampler) is SequentialSampler
+    is_usual = is_usual and sampler.data_source is dataset  # type: ignore[attr-defined]
+    if not is_usual or type(loader.batch_sampler) is not BatchSampler:
         raise ParameterError(
             owner=_OWNER,
             name="loader",
@@ -346,6 +373,7 @@ def _refuse_its_own_sampling(loader: DataLoader[Any], expected_batch_size: float
             got=f"{type(sampler).__name__} and {type(loader.batch_sampler).__name__}",
             do=_ADVICE.get(type(sampler), _USUAL_ADVICE),
         )
+
     if loader.batch_size != round(expected_batch_size):
         raise ParameterError(
             owner=_OWNER,

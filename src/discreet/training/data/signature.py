@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from discreet.errors import CoupledRecords
-from discreet.training.data.trees import CONSTANTS, is_leaf
+from discreet.training.data.trees import CONSTANTS, branches
 
 __all__ = ["Signature"]
 
@@ -59,6 +60,7 @@ have every entry, of the same type: what changes with one record changes the oth
         kinds = Signature.of(batch).kinds
         if kinds == self.kinds:
             return
+
         # Up to there the structure is the same, and so are the names.
         pairs = zip(self.kinds, kinds, _places("batch", batch), strict=False)
         place = next((place for kind, new_kind, place in pairs if kind != new_kind), "batch")
@@ -71,29 +73,28 @@ have every entry, of the same type: what changes with one record changes the oth
 
 
 def _kinds(part: Any) -> Iterator[Hashable]:
-    if isinstance(part, Tensor):
-        yield part.dtype, part.layout, part.shape[1:], None if part.ndim else repr(part.item())
-    elif isinstance(part, Mapping):
-        yield type(part), *part
-        for entry in part.values():
+    entries = branches(part)
+    if entries is not None:
+        yield type(part), *(part if isinstance(part, Mapping) else [len(part)])
+        for _, entry in entries:
             yield from _kinds(entry)
-    elif isinstance(part, (list, tuple)) and not is_leaf(part):
-        yield type(part), len(part)
-        for entry in part:
-            yield from _kinds(entry)
+
+    # The number of rows is left out: it is that of the sample. Without rows, the value counts.
+    elif isinstance(part, Tensor):
+        yield part.dtype, part.layout, part.shape[1:], _constant(part)
     elif isinstance(part, np.ndarray):
-        yield part.dtype.str, part.shape[1:], None if part.ndim else repr(part.item())
+        yield part.dtype.str, part.shape[1:], _constant(part)
     else:
         yield type(part), repr(part) if isinstance(part, CONSTANTS) else None
+
+
+def _constant(array: Tensor | NDArray[Any]) -> str | None:
+    """The only number of a tensor or an array without rows."""
+    return None if array.ndim else repr(array.item())
 
 
 def _places(name: str, part: Any) -> Iterator[str]:
     """Names for what `_kinds` gives, in the same order."""
     yield name
-    entries: list[tuple[Any, Any]] = []
-    if isinstance(part, Mapping):
-        entries = list(part.items())
-    elif isinstance(part, (list, tuple)) and not is_leaf(part):
-        entries = list(enumerate(part))
-    for key, entry in entries:
+    for key, entry in branches(part) or ():
         yield from _places(f"{name}[{key!r}]", entry)

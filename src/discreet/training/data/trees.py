@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from typing import Any, final
 
 import numpy as np
@@ -27,9 +28,9 @@ __all__ = [
     "CONSTANTS",
     "Portion",
     "begun",
+    "branches",
     "check_rows",
     "count_rows",
-    "is_leaf",
     "joined",
     "leaves",
     "made_up",
@@ -53,36 +54,47 @@ _SEEN_BY_PYTHON = "the batch holds texts, numbers or other objects, which Python
 # --- the two ways through a structure ---
 
 
+def branches(part: Any) -> list[tuple[Any, Any]] | None:
+    """Keys and parts of a structure, in their order, or numbers and parts; None for a leaf."""
+    if isinstance(part, Mapping):
+        return list(part.items())
+
+    is_structure = isinstance(part, (list, tuple)) and not _is_leaf(part)
+    return list(enumerate(part)) if is_structure else None
+
+
 def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
     """Copy a structure, with every leaf replaced by `change(leaf)`."""
-    if isinstance(batch, Tensor):
+    entries = branches(batch)
+    if entries is None:
         return change(batch)
-    if isinstance(batch, Mapping):
-        parts = {name: mapped(part, change) for name, part in batch.items()}
-        # Only the entries are taken over: attributes may hold records.
-        return parts if not _is_known(type(batch)) else type(batch)(parts)  # type: ignore[call-arg]
-    if isinstance(batch, (list, tuple)) and not is_leaf(batch):
-        return _of_kind(batch, [mapped(part, change) for part in batch])
-    return change(batch)
+
+    parts = {key: mapped(part, change) for key, part in entries}
+    if not isinstance(batch, Mapping):
+        return _of_kind(batch, list(parts.values()))
+
+    # Only the entries are taken over: attributes may hold records.
+    return type(batch)(parts) if _is_known(type(batch)) else parts  # type: ignore[call-arg]
 
 
 def leaves(batch: Any) -> list[Any]:
     """The leaves of a structure, in the order of `mapped`."""
-    if isinstance(batch, Tensor):
+    entries = branches(batch)
+    if entries is None:
         return [batch]
-    if isinstance(batch, Mapping):
-        return [leaf for part in batch.values() for leaf in leaves(part)]
-    if isinstance(batch, (list, tuple)) and not is_leaf(batch):
-        return [leaf for part in batch for leaf in leaves(part)]
-    return [batch]
+
+    return list(chain.from_iterable(leaves(part) for _, part in entries))
 
 
-def is_leaf(sequence: list[Any] | tuple[Any, ...]) -> bool:
+def _is_leaf(sequence: list[Any] | tuple[Any, ...]) -> bool:
     """Whether its entries are rows: neither tensors nor structures; a named tuple is a
     structure.
     """
-    if not sequence or not (isinstance(sequence, list) or type(sequence) is tuple):
+    is_plain = isinstance(sequence, list) or type(sequence) is tuple
+    if not sequence or not is_plain:
         return False
+
+    # Each class is asked once: a list of a thousand texts has one.
     return not any(map(_is_branch, set(map(type, sequence))))
 
 
@@ -101,6 +113,8 @@ def _of_kind(sequence: list[Any] | tuple[Any, ...], parts: list[Any]) -> Any:
     """A list, a tuple or a named tuple of other parts."""
     if isinstance(sequence, list):
         return parts
+
+    # The constructor of a user's own class is not called: its code would see many records.
     kind = type(sequence)
     return kind(parts) if _is_known(kind) else tuple.__new__(kind, parts)
 
@@ -119,7 +133,8 @@ def _collect(things: Iterable[Any], tensors: list[Tensor]) -> None:
     for thing in things:
         if isinstance(thing, Tensor):
             tensors.append(thing)
-        elif type(thing) in _ATOMS:  # most arguments; asking whether they are mappings takes long
+        # Most arguments; asking whether they are mappings takes long.
+        elif type(thing) in _ATOMS:
             continue
         elif isinstance(thing, (list, tuple)):
             _collect(thing, tensors)
@@ -136,29 +151,29 @@ def select(batch: Any, rows: Tensor) -> Any:
 
 
 def _selected(leaf: Any, rows: Tensor) -> Any:
+    if _row_count(leaf) is None:
+        return leaf
     if isinstance(leaf, Tensor):
-        return leaf.index_select(0, rows.to(leaf.device)) if leaf.ndim else leaf
+        return leaf.index_select(0, rows.to(leaf.device))
     if isinstance(leaf, np.ndarray):
-        return leaf[rows.numpy(force=True)] if leaf.ndim else leaf
-    if isinstance(leaf, (list, tuple)):
-        chosen = [leaf[row] for row in rows.tolist()]
-        return chosen if isinstance(leaf, list) else tuple(chosen)
-    return leaf
+        return leaf[rows.numpy(force=True)]
+
+    return _of_kind(leaf, [leaf[row] for row in rows.tolist()])
 
 
 def count_rows(batch: Any) -> set[int]:
     """The numbers of rows that occur; one number for a sound batch."""
-    return _counted(leaves(batch))
+    counts = map(_row_count, leaves(batch))
+    return {count for count in counts if count is not None}
 
 
-def _counted(parts: list[Any]) -> set[int]:
-    counts = set()
-    for leaf in parts:
-        if isinstance(leaf, (Tensor, np.ndarray)) and leaf.ndim:
-            counts.add(leaf.shape[0])
-        elif isinstance(leaf, (list, tuple)):
-            counts.add(len(leaf))
-    return counts
+def _row_count(leaf: Any) -> int | None:
+    """How many rows a leaf has; None if it has none, but is the same for all records."""
+    if isinstance(leaf, (Tensor, np.ndarray)):
+        return leaf.shape[0] if leaf.ndim else None
+
+    # As a leaf it has texts, numbers and the like, one for each record.
+    return len(leaf) if isinstance(leaf, (list, tuple)) else None
 
 
 def check_rows(batch: Any, records: int) -> None:
@@ -175,7 +190,8 @@ def check_rows(batch: Any, records: int) -> None:
                 got=f"an object of the class {type(leaf).__name__}, whose rows cannot be told",
                 do="Return a dict or a tuple from the collate function.",
             )
-    if _counted(parts) != {records}:
+
+    if set(map(_row_count, parts)) - {None} != {records}:
         raise ModelError(
             expected="a batch in which every tensor has one row for each record",
             got="other numbers of rows",
@@ -223,6 +239,8 @@ def begun(batch: Any, begin: Callable[[Tensor], Tensor], *, strict: bool = True)
     def change(leaf: Any) -> Any:
         if isinstance(leaf, Tensor) and (leaf.ndim or not strict):
             return begin(leaf)
+
+        # None tells nothing; anything else may be different for other records.
         if strict and leaf is not None:
             raise OneByOne(_SEEN_BY_PYTHON)
         return leaf
@@ -234,6 +252,7 @@ def joined(parts: list[Any]) -> Any:
     """Structures of one form, one after the other along their rows; what has no rows is that of the
     first.
     """
+    # One column for each leaf: its rows in all structures, in their order.
     first, *_ = parts
     columns = zip(*map(leaves, parts), strict=True)
     return mapped(first, lambda _: _joined(next(columns)))
@@ -241,14 +260,14 @@ def joined(parts: list[Any]) -> Any:
 
 def _joined(column: tuple[Any, ...]) -> Any:
     first = column[0]
+    if _row_count(first) is None:
+        return first
     if isinstance(first, Tensor):
-        return torch.cat(column) if first.ndim else first
+        return torch.cat(column)
     if isinstance(first, np.ndarray):
-        return np.concatenate(column) if first.ndim else first
-    if isinstance(first, (list, tuple)):
-        rows = [row for part in column for row in part]
-        return rows if isinstance(first, list) else tuple(rows)
-    return first
+        return np.concatenate(column)
+
+    return _of_kind(first, list(chain.from_iterable(column)))
 
 
 def refilled(thing: Any, tensors: list[Tensor]) -> Any:
@@ -270,6 +289,7 @@ def _made_up(leaf: Any) -> Any:
         return leaf
     if not (leaf.is_floating_point() or leaf.is_complex()):
         return torch.ones_like(leaf)
+
     # Not symmetric: sums of neighbours that cancel would leave only their rounding to compare.
     values = torch.linspace(-0.8, 1.0, max(1, leaf.numel())).reshape(leaf.shape)
     return values.to(leaf.device, leaf.dtype)

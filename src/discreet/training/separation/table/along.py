@@ -12,10 +12,11 @@ from discreet.training.separation.table.operands import (
     SUM,
     Operands,
     Rule,
-    Unknown,
     axes_of,
     overlaps,
+    require,
     rules_for,
+    same_rank,
 )
 
 __all__ = ["RULES"]
@@ -26,12 +27,15 @@ _ALONG = "runs along records"
 def _reduced(operands: Operands) -> State | list[State]:
     """Axes are folded into one number; none named means all of them."""
     operands.require_known("self")
-    rows, ndim = operands.require_rows("self"), operands["self"].ndim
-    axes = axes_of(operands["dim"], ndim)
-    if rows.dim in axes:
-        if operands.name == "sum":
-            return SUM
-        raise Unknown("runs over records")
+    rows = operands.require_rows("self")
+    axes = axes_of(operands["dim"], operands["self"].ndim)
+
+    # No claim either way; a sum over records, as the gradient of a bias, is called what it is.
+    if rows.dim in axes and operands.name == "sum":
+        return SUM
+    require(rows.dim not in axes, "runs over records")
+
+    # Each axis that disappears before that of the records moves it to the left.
     gone = 0 if operands["keepdim"] else sum(axis < rows.dim for axis in axes)
     return [operands.kept(rows, result, rows.dim - gone) for result in operands.results]
 
@@ -42,8 +46,7 @@ def _halved(operands: Operands) -> State | list[State]:
     The kernel of torch 2.13 sorts a copy that has the strides of its argument. If entries share a
     place there, those of neighbours come out, or what was in the memory before.
     """
-    if overlaps(operands["self"]):
-        raise Unknown("an expanded tensor")
+    require(not overlaps(operands["self"]), "an expanded tensor")
     return _reduced(operands)
 
 
@@ -53,12 +56,12 @@ def _along(*names: str) -> Rule:
     def rule(operands: Operands) -> list[State]:
         operands.require_known(*names)
         tensors = operands.tensors(names)
-        ndim = tensors[0].ndim
-        if any(tensor.ndim != ndim for tensor in tensors):
-            raise Unknown("operands of different rank")
-        rows = operands.agreed((tensor, 0) for tensor in tensors)
-        if rows.dim in axes_of(operands["dims" if operands.has("dims") else "dim"], ndim):
-            raise Unknown(_ALONG)
+        require(same_rank(tensors), "operands of different rank")
+        rows = operands.matched(tensors)
+
+        # A line along these axes lies within one record only if they leave out that of the records.
+        axes = axes_of(operands["dims" if operands.has("dims") else "dim"], tensors[0].ndim)
+        require(rows.dim not in axes, _ALONG)
         return operands.in_all(rows)
 
     return rule
@@ -68,8 +71,8 @@ def _renormed(operands: Operands) -> list[State]:
     """The other way round: each index along `dim` is scaled by the norm of what lies there."""
     operands.require_known("self")
     rows = operands.require_rows("self")
-    if rows.dim not in axes_of(operands["dim"], operands["self"].ndim):
-        raise Unknown(_ALONG)
+    axes = axes_of(operands["dim"], operands["self"].ndim)
+    require(rows.dim in axes, _ALONG)
     return operands.in_all(rows)
 
 
@@ -78,8 +81,9 @@ def _padded(operands: Operands) -> list[State]:
     operands.require_known("self")
     rows, pad = operands.require_rows("self"), operands["pad"]
     begin = 2 * (operands["self"].ndim - 1 - rows.dim)
-    if any(pad[begin : begin + 2]):
-        raise Unknown("pads along records")
+
+    # Widths of 0, or none at all for this axis: otherwise places would move to other records.
+    require(not any(pad[begin : begin + 2]), "pads along records")
     return operands.in_all(rows)
 
 
@@ -96,9 +100,10 @@ def _leading(last: int, *names: str) -> Rule:
     def rule(operands: Operands) -> list[State]:
         operands.require_known(*names)
         tensors = operands.tensors(names)
-        rows = operands.agreed((tensor, 0) for tensor in tensors)
-        if rows.dim >= tensors[0].ndim - last:
-            raise Unknown(_ALONG)
+        rows = operands.matched(tensors)
+
+        # Leading axes are only walked through: each of their indices is a computation of its own.
+        require(rows.dim < tensors[0].ndim - last, _ALONG)
         return operands.where_fitting(rows)
 
     return rule
@@ -113,12 +118,11 @@ def _solved(*names: str) -> Rule:
     def rule(operands: Operands) -> list[State]:
         operands.require_known(*names, "pivots")
         matrices = operands.tensors(names)
-        ndim = matrices[0].ndim
-        if any(matrix.ndim != ndim for matrix in matrices):
-            raise Unknown("systems and right sides of different rank")
-        rows = operands.agreed((tensor, 0) for tensor in operands.tensors((*names, "pivots")))
-        if rows.dim >= ndim - 2:
-            raise Unknown(_ALONG)
+        require(same_rank(matrices), "systems and right sides of different rank")
+
+        # The last two axes are one system of equations, all of which meet in its solution.
+        rows = operands.matched([*matrices, *operands.tensors(["pivots"])])
+        require(rows.dim < matrices[0].ndim - 2, _ALONG)
         return operands.where_fitting(rows)
 
     return rule
@@ -130,10 +134,11 @@ def _pooled_at_random(last: int) -> Rule:
     def rule(operands: Operands) -> list[State]:
         operands.require_known("self", public=["random_samples"])
         image, samples = operands["self"], operands["random_samples"]
+
+        # Axes are counted as in (N, C, ...), where images and samples have N and C in common.
         shift = last + 2 - image.ndim
         rows = operands.agreed([(image, shift), (samples, 0)])
-        if rows.dim >= 2:
-            raise Unknown(_ALONG)
+        require(rows.dim < 2, _ALONG)
         return operands.in_all(rows.at(rows.dim - shift))
 
     return rule
@@ -151,12 +156,10 @@ def _first(ranks: Mapping[str, int | None]) -> Rule:
     def rule(operands: Operands) -> list[State]:
         operands.require_known(*ranks)
         for name, rank in ranks.items():
-            if rank is not None and operands[name].ndim != rank:
-                raise Unknown("an operand without a batch axis")
-        rows = operands.agreed((tensor, 0) for tensor in operands.tensors(ranks))
-        if rows.dim != 0:
-            raise Unknown("records in another place than the first axis")
-        return operands.in_all(rows)
+            fits = rank is None or operands[name].ndim == rank
+            require(fits, "an operand without a batch axis")
+
+        return operands.in_all(operands.matched_along_first(operands.tensors(ranks)))
 
     return rule
 
@@ -170,19 +173,20 @@ def _sampled_backward(ndim: int) -> Rule:
     row_by_row = _first({"grad_output": ndim, "input": ndim, "grid": ndim})
 
     def rule(operands: Operands) -> State | Sequence[State]:
-        if operands["padding_mode"] != 0:
-            raise Unknown("points may lie outside of the image")
+        require(operands["padding_mode"] == 0, "points may lie outside of the image")
         return row_by_row(operands)
 
     return rule
 
 
+# `max` and `min` by overload: with two tensors they work entry by entry.
 _REDUCTIONS = """
     sum nansum mean prod amax amin argmax argmin aminmax any all count_nonzero
     max.dim max.default min.dim min.default mode kthvalue
     var std var_mean std_mean norm linalg_vector_norm logsumexp
 """
 
+# Each line along `dim` is worked on by itself; its length may change, as of `topk` and `glu`.
 _LINES = """
     cumsum cumprod cummax cummin logcumsumexp sort argsort topk flip roll rot90 glu
     _softmax _log_softmax softmax log_softmax _safe_softmax _fft_r2c _fft_c2r _fft_c2c
@@ -214,6 +218,7 @@ _FACTORS = """
     _linalg_det _linalg_slogdet _linalg_eigh _linalg_svd
 """
 
+# Going back from enlarging: the input's sizes are numbers, and the gradient is the only tensor.
 _ENLARGED_1D = """
     upsample_nearest1d_backward _upsample_nearest_exact1d_backward upsample_linear1d_backward
 """
@@ -228,6 +233,7 @@ _ENLARGED_3D = """
     upsample_nearest3d_backward _upsample_nearest_exact3d_backward upsample_trilinear3d_backward
 """
 
+# Going back from pooling and padding: the input is there too, or where its maxima were.
 _POOLED_2D = """
     reflection_pad2d_backward replication_pad2d_backward avg_pool2d_backward
     _adaptive_avg_pool2d_backward adaptive_max_pool2d_backward max_pool2d_with_indices_backward

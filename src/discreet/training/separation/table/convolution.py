@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from discreet.training.separation.states import Rows, State, is_public
-from discreet.training.separation.table.operands import SUM, Operands, Rule, Unknown
+from discreet.training.separation.table.operands import Operands, Rule, require
 
 __all__ = ["RULES"]
 
@@ -38,16 +38,17 @@ class _Groups:
             rows = operands.rows(tensor)
             if rows is None:
                 continue
+
+            # Records must change at borders of blocks only, so `inner` is a number of whole blocks.
             block = tensor.shape[axis] // self._count
-            if rows.dim != axis or rows.inner % block:
-                raise Unknown("a group of channels of several records")
+            whole = rows.dim == axis and rows.inner % block == 0
+            require(whole, "a group of channels of several records")
             foldings.add((rows.inner // block, rows.outer))
-        if len(foldings) != 1:
-            raise Unknown("records meet other records")
+
+        require(len(foldings) == 1, "records meet other records")
         self._inner, self._outer = foldings.pop()
         for tensor, axis in channels:
-            if operands.rows(tensor) is None:
-                operands.require_uniform(tensor, self.along(tensor, axis))
+            operands.require_records(tensor, self.along(tensor, axis))
 
     def along(self, tensor: Tensor, axis: int) -> Rows:
         """Where records are in a tensor with channels along this axis."""
@@ -57,20 +58,19 @@ class _Groups:
 
 def _batched(operands: Operands, *names: str) -> bool:
     """Whether records lie along the first axis of one of these, and the weight is public."""
-    places = [operands.rows(name) for name in names]
-    along_first = any(rows is not None and rows.dim == 0 for rows in places)
-    return along_first and is_public(operands.state("weight"))
+    return operands.has_records_along(0, names) and is_public(operands.state("weight"))
 
 
 def _convolution(operands: Operands) -> State:
     """A row of the batch is convolved by itself."""
     operands.require_known("input", "weight", "bias")
     image, weight = operands["input"], operands["weight"]
-    if image.ndim != weight.ndim:
-        raise Unknown("an image without a batch axis")
+    require(image.ndim == weight.ndim, "an image without a batch axis")
     if _batched(operands, "input"):
         operands.require_public("bias")
         return operands.kept(operands.require_rows("input"), operands.result)
+
+    # Weights of single records, or records folded into channels: then groups keep them apart.
     channels = [(image, 1), (weight, 0), *((bias, 0) for bias in operands.tensors(["bias"]))]
     groups = _Groups(operands, channels)
     return operands.kept(groups.along(operands.result, 1), operands.result)
@@ -80,15 +80,16 @@ def _convolution_backward(operands: Operands) -> list[State]:
     """The gradient of the input has its rows; those of weight and bias are sums over the batch."""
     operands.require_known("grad_output", "input", "weight")
     gradient, image, weight = operands["grad_output"], operands["input"], operands["weight"]
-    wanted = [number for number, asked in enumerate(operands["output_mask"]) if asked]
     if _batched(operands, "grad_output", "input"):
-        rows = operands.agreed([(gradient, 0), (image, 0)])
-        return [operands.kept(rows, operands.result) if number == 0 else SUM for number in wanted]
+        rows = operands.matched([gradient, image])
+        return operands.gradients(rows)
+
+    # A group of one record has weights of its own: their gradients are no sums over records.
     groups = _Groups(operands, [(gradient, 1), (image, 1), (weight, 0)])
-    axes = (1, 0, 0)
+    channel_axes = (1, 0, 0)
     return [
-        operands.kept(groups.along(result, axes[number]), result)
-        for number, result in zip(wanted, operands.results, strict=True)
+        operands.kept(groups.along(result, channel_axes[number]), result)
+        for number, result in zip(operands.asked, operands.results, strict=True)
     ]
 
 

@@ -11,8 +11,9 @@ from discreet.training.separation.states import State
 from discreet.training.separation.table.operands import (
     Operands,
     Rule,
-    Unknown,
+    require,
     rules_for,
+    same_rank,
     tensors_among,
 )
 
@@ -22,10 +23,10 @@ __all__ = ["RULES"]
 def _pointwise(operands: Operands) -> list[State]:
     """Entry by entry. Lists of tensors meet pair by pair, in shapes of their own: not known."""
     lists = [value for value in operands.arguments.values() if isinstance(value, (list, tuple))]
-    if not operands.results or tensors_among(lists):
-        raise Unknown("lists of tensors, or no result")
-    rows = operands.aligned(operands.tensors(), operands.result.ndim)
-    return operands.in_all(rows)
+    single = bool(operands.results) and not tensors_among(lists)
+    require(single, "lists of tensors, or no result")
+
+    return operands.in_all(operands.aligned(operands.tensors(), operands.result.ndim))
 
 
 def _drawn(operands: Operands) -> list[State]:
@@ -42,8 +43,12 @@ def _drawn_up_to(operands: Operands) -> list[State]:
 def _copied(operands: Operands) -> list[State]:
     """What `self` held does not matter; but constants among records must be alike for all."""
     target, source = operands["self"], operands["src"]
+
+    # `src` is broadcast to `self`, which keeps its shape.
     if operands.rows("src") is not None:
         return operands.in_all(operands.aligned([source], target.ndim))
+
+    # Constants that take the place of records count as theirs, which is less than being public.
     rows = operands.require_rows("self")
     operands.require_uniform(source, rows.at(rows.dim + source.ndim - target.ndim))
     return operands.in_all(rows)
@@ -51,8 +56,7 @@ def _copied(operands: Operands) -> list[State]:
 
 def _loss(operands: Operands) -> list[State]:
     """A loss entry by entry: only without a reduction."""
-    if operands["reduction"] != 0:
-        raise Unknown("a loss over all records")
+    require(operands["reduction"] == 0, "a loss over all records")
     return _pointwise(operands)
 
 
@@ -63,8 +67,7 @@ def _sought_in_list(operands: Operands) -> list[State]:
     """
     name = "elements" if operands.has("elements") else "self"
     operands.require_known(name, public=["test_elements", "boundaries"])
-    if operands["assume_unique"]:
-        raise Unknown("entries of all records are taken for different")
+    require(not operands["assume_unique"], "entries of all records are taken for different")
     return operands.in_all(operands.require_rows(name))
 
 
@@ -74,14 +77,15 @@ def _sought_in_sorted(operands: Operands) -> list[State]:
     if sequence.ndim == 1:
         operands.require_known("self", public=["sorted_sequence", "sorter"])
         return operands.in_all(operands.require_rows("self"))
+
     names = ("sorted_sequence", "self", "sorter")
     operands.require_known(*names)
     tensors = operands.tensors(names)
-    if any(tensor.ndim != sequence.ndim for tensor in tensors):
-        raise Unknown("values and sequences of different rank")
-    rows = operands.agreed((tensor, 0) for tensor in tensors)
-    if rows.dim == sequence.ndim - 1:
-        raise Unknown("searched among records")
+    require(same_rank(tensors), "values and sequences of different rank")
+
+    # Along the last axis a sequence is searched from end to end: it must be of one record.
+    rows = operands.matched(tensors)
+    require(rows.dim != sequence.ndim - 1, "searched among records")
     return operands.in_all(rows)
 
 

@@ -7,8 +7,8 @@ places of its own entries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor
@@ -16,11 +16,25 @@ from torch import Tensor
 from discreet.training.separation.marks import out_of_sight
 from discreet.training.separation.states import Rows, State
 from discreet.training.separation.table.joining import guesses
-from discreet.training.separation.table.operands import SUM, Operands, Rule, Unknown, uniform
+from discreet.training.separation.table.operands import (
+    SUM,
+    Operands,
+    Rule,
+    Unknown,
+    require,
+    uniform,
+)
 
 __all__ = ["RULES"]
 
+_ALONG = "runs along records"
 _MASKS = (torch.bool, torch.uint8)
+_MOVED = "an index that moves records"
+
+
+def _is_mask(index: Tensor | None) -> TypeGuard[Tensor]:
+    """Whether an index names places by truth values, and not by their numbers."""
+    return index is not None and index.dtype in _MASKS
 
 
 def _walked(operands: Operands, index: Tensor, rows: Rows, size: int) -> Rows:
@@ -34,20 +48,26 @@ def _walked(operands: Operands, index: Tensor, rows: Rows, size: int) -> Rows:
         values = values.long() % size
         owners = values // rows.inner % operands.count
         places = values // (rows.inner * operands.count) * rows.inner + values % rows.inner
+
+        # The owner may change along one axis of the index only: that is the new record axis.
         changes = [owners != owners.narrow(dim, 0, 1) for dim in range(index.ndim)]
         varying = [dim for dim, change in enumerate(changes) if bool(change.any())]
-        if len(varying) != 1:
-            raise Unknown("an index that moves records")
-        dim = varying[0]
+        require(len(varying) == 1, _MOVED)
+        (dim,) = varying
+
+        # How often the first record comes in a row tells how the records are folded there, if they
+        # all come, in their order.
         line = owners.movedim(dim, 0).reshape(index.shape[dim], -1)[:, 0].tolist()
         inner = next((number for number, owner in enumerate(line) if owner), 0)
-        if not inner or len(line) % (inner * operands.count):
-            raise Unknown("an index that moves records")
+        fits = inner > 0 and len(line) % (inner * operands.count) == 0
+        require(fits, _MOVED)
         walk = Rows(dim, inner, len(line) // (inner * operands.count))
         expected = torch.arange(len(line)) // inner % operands.count
         in_order = bool((owners.movedim(dim, -1) == expected).all())
-    if not in_order or not uniform(places, walk, operands.count):
-        raise Unknown("an index that moves records")
+
+    # Places within a record's own entries must be the same for all, or places of the batch differ.
+    alike = in_order and uniform(places, walk, operands.count)
+    require(alike, _MOVED)
     return walk
 
 
@@ -68,18 +88,17 @@ class _Subscript:
 
     def __init__(self, operands: Operands, tensor: Tensor, indices: _Indices) -> None:
         self._operands = operands
-        self._sizes = tensor.shape
         self._tensor = tensor
         by_axis: list[Tensor | None] = []
         for index in indices:
-            if index is None or index.dtype not in _MASKS:
-                by_axis.append(index)
-            else:
-                by_axis += self._where_true(index)
-        by_axis += [None] * (tensor.ndim - len(by_axis))
-        self._by_axis = by_axis
-        indexed = [axis for axis, index in enumerate(by_axis) if index is not None]
-        self._block = max(index.ndim for index in by_axis if index is not None)
+            by_axis += self._where_true(index) if _is_mask(index) else [index]
+
+        # By axis: the same index may stand for two, and only along one of them is it followed.
+        self._indices = {axis: index for axis, index in enumerate(by_axis) if index is not None}
+        self._block = max(index.ndim for index in self._indices.values())
+
+        # The block takes the place of the indexed axes; if others lie between them, it comes first.
+        indexed = list(self._indices)
         adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
         self._start = indexed[0] if adjacent else 0
         self.ndim = tensor.ndim - len(indexed) + self._block
@@ -95,35 +114,39 @@ class _Subscript:
 
     def rows(self, of_tensor: Rows | None) -> Rows:
         """Where records are in the result, if the tensor has them there, or is public."""
-        places: list[Rows] = []
-        # By axis: the same index may stand for two, and only along one of them is it followed.
-        indices = {axis: index for axis, index in enumerate(self._by_axis) if index is not None}
+        indices = dict(self._indices)
+        places: set[Rows] = set()
         if of_tensor is not None:
-            places.append(self._of_tensor(of_tensor, indices.pop(of_tensor.dim, None)))
+            places.add(self._of_tensor(of_tensor, indices.pop(of_tensor.dim, None)))
         for index in indices.values():
             of_index = self._operands.rows(index)
             if of_index is not None:
-                places.append(of_index.at(of_index.dim + self._shift(index)))
-        if len(set(places)) != 1:
-            raise Unknown("records meet other records")
+                places.add(of_index.at(of_index.dim + self._shift(index)))
+
+        require(len(places) == 1, "records meet other records")
+        (common,) = places
         for axis, index in indices.items():
-            if self._operands.rows(index) is None and not self._indifferent(axis, of_tensor):
-                place = places[0].dim - self._shift(index)
-                self._operands.require_uniform(index, places[0].at(place))
-        return places[0]
+            is_public = self._operands.rows(index) is None
+            if is_public and not self._indifferent(axis, of_tensor):
+                self._operands.require_uniform(index, common.at(common.dim - self._shift(index)))
+        return common
 
     def _indifferent(self, axis: int, of_tensor: Rows | None) -> bool:
         """Whether a public index walks along copies that are all the same, as vmap lets it."""
-        if of_tensor is not None or self._sizes[axis] != self._operands.count:
+        if of_tensor is not None or self._tensor.shape[axis] != self._operands.count:
             return False
+
         self._operands.looked = True
         return uniform(self._tensor, Rows(axis), self._operands.count)
 
     def _of_tensor(self, rows: Rows, index: Tensor | None) -> Rows:
+        """Where records of the tensor are in the result, if this index is along their axis."""
         if index is not None:
-            walk = _walked(self._operands, index, rows, self._sizes[rows.dim])
+            walk = _walked(self._operands, index, rows, self._tensor.shape[rows.dim])
             return walk.at(walk.dim + self._shift(index))
-        before = sum(index is None for index in self._by_axis[: rows.dim])
+
+        # Axes that are not indexed stay in their order, around the block.
+        before = sum(axis not in self._indices for axis in range(rows.dim))
         return rows.at(before + (self._block if before >= self._start else 0))
 
 
@@ -143,7 +166,8 @@ def _selected(operands: Operands) -> State:
         if of_tensor is None or of_tensor.dim == dim:
             raise Unknown("a single record")
         return operands.kept(of_tensor, operands.result)
-    subscript = _Subscript(operands, tensor, [*(None for _ in range(dim)), index])
+
+    subscript = _Subscript(operands, tensor, [*[None] * dim, index])
     return operands.kept(subscript.rows(of_tensor), operands.result)
 
 
@@ -155,8 +179,7 @@ def _taken(operands: Operands) -> State:
 
 def _one_hot(operands: Operands) -> State:
     """A new last axis; its length must not be the largest class of the batch."""
-    if operands["num_classes"] < 0:
-        raise Unknown("as many classes as the records have")
+    require(operands["num_classes"] >= 0, "as many classes as the records have")
     return operands.kept(operands.require_rows("self"), operands.result)
 
 
@@ -170,28 +193,44 @@ def _put(operands: Operands) -> State:
     from.
     """
     operands.require_known("self", "indices", "values")
-    target, indices = operands["self"], operands["indices"]
-    mask = _secret_mask(operands, indices)
+    target = operands["self"]
+    mask = _secret_mask(operands, operands["indices"])
     if mask is not None:
         return _filled_where(operands, mask)
+
     of_target = operands.rows("self")
     if of_target is not None:
         return _put_into(operands, of_target)
-    secret = next(rows for rows in map(operands.rows, operands.tensors()) if rows is not None)
-    for guess in guesses(target.shape, secret, operands.count):
+
+    def put(guess: Rows) -> Rows:
+        operands.require_uniform(target, guess)
+        return _put_into(operands, guess)
+
+    candidates = guesses(target.shape, operands.require_rows(*operands.tensors()), operands.count)
+    placed = _first_known(put, candidates)
+    if placed is not None:
+        return placed
+
+    # Otherwise values of several records may be added up in one place: the gradient of a public
+    # table.
+    require(operands["accumulate"], "records in places that are not theirs")
+    return SUM
+
+
+def _first_known(rule: Callable[[Rows], Rows], candidates: Iterable[Rows]) -> Rows | None:
+    """Follow a rule for the first place of records that it knows something of, if there is one."""
+    for guess in candidates:
         try:
-            operands.require_uniform(target, guess)
-            return _put_into(operands, guess)
+            return rule(guess)
         except Unknown:
             continue
-    if operands["accumulate"]:
-        return SUM  # the gradient of a public table
-    raise Unknown("records in places that are not theirs")
+
+    return None
 
 
 def _secret_mask(operands: Operands, indices: Sequence[Tensor | None]) -> Tensor | None:
     """The first index that is a mask made of records."""
-    masks = [index for index in indices if index is not None and index.dtype in _MASKS]
+    masks = filter(_is_mask, indices)
     return next((mask for mask in masks if operands.rows(mask) is not None), None)
 
 
@@ -200,91 +239,90 @@ def _put_into(operands: Operands, rows: Rows) -> Rows:
     values = operands["values"]
     subscript = _Subscript(operands, operands["self"], operands["indices"])
     frame = subscript.rows(rows)
-    shift = subscript.ndim - values.ndim
-    of_values = operands.rows("values")
-    if of_values is None:
-        operands.require_uniform(values, frame.at(frame.dim - shift))
-    elif of_values.at(of_values.dim + shift) != frame:
-        raise Unknown("records meet other records")
+
+    # Values are broadcast to what reading there would give.
+    operands.require_records(values, frame.at(frame.dim - (subscript.ndim - values.ndim)))
     return operands.kept(rows, operands.result)
 
 
 def _filled_where(operands: Operands, mask: Tensor) -> State:
     """`x[mask] = number`: entry by entry. With more values, all masks decide who gets which."""
-    if operands["indices"][0] is not mask or len(operands["indices"]) != 1:
-        raise Unknown("a mask among other indices")
+    alone = len(operands["indices"]) == 1 and operands["indices"][0] is mask
+    require(alone, "a mask among other indices")
     operands.require_public("values")
-    if operands["values"].numel() != 1:
-        raise Unknown("as many values as all masks have places")
-    return operands.kept(operands.agreed([(operands["self"], 0), (mask, 0)]), operands.result)
+    require(operands["values"].numel() == 1, "as many values as all masks have places")
+    return operands.kept(operands.matched([operands["self"], mask]), operands.result)
 
 
 # --- along one axis ---
 
 
-def _agreed_in_full(operands: Operands, tensors: Sequence[Tensor]) -> Rows:
+def _axis(operands: Operands) -> int:
+    """The axis along which indices name places; the only one of a single number is its own."""
+    axis: int = operands["dim"] % max(1, operands["self"].ndim)
+    return axis
+
+
+def _matched_in_full(operands: Operands, tensors: Sequence[Tensor]) -> Rows:
     """Where records are in tensors that meet from the first index on, and are not broadcast."""
-    rows = operands.agreed((tensor, 0) for tensor in tensors)
-    ndim = tensors[0].ndim
-    length = rows.fold * operands.count
-    if any(tensor.ndim != ndim or tensor.shape[rows.dim] != length for tensor in tensors):
-        raise Unknown("a part of the records")
+    rows = operands.matched(tensors)
+    ndim, length = tensors[0].ndim, rows.fold * operands.count
+
+    # An index may be shorter than its table: then only the first records would be asked.
+    in_full = all(tensor.ndim == ndim and tensor.shape[rows.dim] == length for tensor in tensors)
+    require(in_full, "a part of the records")
     return rows
 
 
 def _gathered(operands: Operands) -> State:
     """In a public table records may lie along `dim`, where it is asked by value, not by place."""
     operands.require_known("self", "index")
-    table, index = operands["self"], operands["index"]
-    dim = operands["dim"] % max(1, table.ndim)
-    along = operands.rows("index")
-    if operands.rows("self") is None and along is not None and along.dim == dim:
-        return operands.kept(along, operands.result)
-    rows = _agreed_in_full(operands, [table, index])
-    if rows.dim == dim:
-        raise Unknown("runs along records")
+    dim = _axis(operands)
+    if operands.rows("self") is None and operands.has_records_along(dim, ["index"]):
+        return operands.kept(operands.require_rows("index"), operands.result)
+
+    rows = _matched_in_full(operands, operands.tensors(["self", "index"]))
+    require(rows.dim != dim, _ALONG)
     return operands.kept(rows, operands.result)
 
 
 def _scattered(operands: Operands) -> State:
+    """Entries of `src` go to places of `self` along `dim`, which must be their own record's."""
     operands.require_known("self", "index", "src")
     tensors = operands.tensors(["self", "index", "src"])
-    dim = operands["dim"] % max(1, tensors[0].ndim)
-    if any(rows is not None and rows.dim == dim for rows in map(operands.rows, tensors)):
-        if operands.name == "scatter_add":
-            return SUM
-        raise Unknown("runs along records")
-    return operands.kept(_agreed_in_full(operands, tensors), operands.result)
+    if operands.has_records_along(_axis(operands), tensors):
+        require(operands.name == "scatter_add", _ALONG)
+        return SUM
+
+    return operands.kept(_matched_in_full(operands, tensors), operands.result)
 
 
 def _added_by_index(operands: Operands) -> State:
     """What lies at index i of `source` along `dim` goes to index[i] of `self`."""
-    tensors = operands.tensors(["self", "source"])
-    dim = operands["dim"] % max(1, tensors[0].ndim)
-    if any(rows is not None and rows.dim == dim for rows in map(operands.rows, tensors)):
+    dim, tensors = _axis(operands), operands.tensors(["self", "source"])
+    if operands.has_records_along(dim, tensors):
         return _added_to_records(operands, dim)
+
     operands.require_known("self", "source", public=["index", "value"])
-    return operands.kept(_agreed_in_full(operands, tensors), operands.result)
+    return operands.kept(_matched_in_full(operands, tensors), operands.result)
 
 
 def _added_to_records(operands: Operands, dim: int) -> State:
     """Going back from an index that named all records in their order; else a sum over records."""
-    if operands.name != "index_add":
-        raise Unknown("runs along records")
+    require(operands.name == "index_add", _ALONG)
     target, source = operands["self"], operands.rows("source")
     of_target = operands.rows("self")
     if source is None or operands.rows("index") is not None:
         return SUM
+
+    def added(guess: Rows) -> Rows:
+        walk = _walked(operands, operands["index"], guess, target.shape[dim])
+        require(guess.dim == dim and walk.at(dim) == source, "records meet other records")
+        operands.require_uniform(target, guess)
+        return operands.kept(guess, operands.result)
+
     candidates = guesses(target.shape, source, operands.count) if of_target is None else [of_target]
-    for guess in candidates:
-        try:
-            walk = _walked(operands, operands["index"], guess, target.shape[dim])
-            if guess.dim == dim and walk.at(dim) == source:
-                operands.require_uniform(target, guess)
-                return operands.kept(guess, operands.result)
-        except Unknown:
-            continue
-    return SUM
+    return _first_known(added, candidates) or SUM
 
 
 RULES: dict[str, Rule] = {

@@ -11,7 +11,7 @@ from torch import Tensor
 from discreet.training.separation.marks import out_of_sight
 from discreet.training.separation.memory import memory_for, seen_in
 from discreet.training.separation.states import Rows, State
-from discreet.training.separation.table.operands import Operands, Rule, Unknown, rules_for
+from discreet.training.separation.table.operands import Operands, Rule, Unknown, require, rules_for
 
 __all__ = ["RULES", "guesses"]
 
@@ -25,16 +25,13 @@ def _concatenated(operands: Operands) -> State:
     result = operands.result
     # Empty vectors are left out, whatever the rank of the others.
     parts = [part for part in operands["tensors"] if part.ndim == result.ndim]
+    rows = operands.require_rows(*parts)
     dim = operands["dim"] % result.ndim
-    rows = next((rows for rows in map(operands.rows, parts) if rows is not None), None)
-    if rows is None:
-        raise Unknown("no records where they were expected")
     if rows.dim != dim:
-        return operands.kept(operands.agreed((part, 0) for part in parts), result)
-    outer = 0
-    for part in parts:
-        if part.numel():
-            outer += _copies(operands, part, rows)
+        return operands.kept(operands.matched(parts), result)
+
+    # Every part must hold all records in their order, so that their owners go on in turn.
+    outer = sum(_copies(operands, part, rows) for part in parts if part.numel())
     return operands.kept(Rows(dim, rows.inner, outer), result)
 
 
@@ -45,15 +42,18 @@ def _copies(operands: Operands, part: Tensor, rows: Rows) -> int:
         outer = part.shape[rows.dim] // (rows.inner * operands.count)
         operands.require_uniform(part, Rows(rows.dim, rows.inner, outer))
         return outer
-    if of_part.dim != rows.dim or of_part.inner != rows.inner:
-        raise Unknown("records beside others")
+
+    in_turn = (of_part.dim, of_part.inner) == (rows.dim, rows.inner)
+    require(in_turn, "records beside others")
     return of_part.outer
 
 
 def _stacked(operands: Operands) -> State:
     """Parts of one shape, along a new axis."""
     dim = operands["dim"] % operands.result.ndim
-    rows = operands.agreed((part, 0) for part in operands["tensors"])
+    rows = operands.matched(operands["tensors"])
+
+    # A new axis at that of the records, or before it, moves it to the right.
     return operands.kept(rows, operands.result, rows.dim + (dim <= rows.dim))
 
 
@@ -61,6 +61,8 @@ def _repeated(operands: Operands) -> State:
     """Whole copies one after the other along each axis."""
     operands.require_known("self")
     rows, times = operands.require_rows("self"), operands["repeats"]
+
+    # New axes come first. Along their own the records come in turn, as often as there are copies.
     dim = rows.dim + len(times) - operands["self"].ndim
     return operands.kept(Rows(dim, rows.inner, rows.outer * times[dim]), operands.result)
 
@@ -73,12 +75,14 @@ def _seen_through(view: _View, tensor: Tensor, rows: Rows, count: int) -> list[S
     memory = memory_for(rows, tensor.stride(), tensor.element_size(), count)
     if memory is None:
         raise Unknown("memory in which records cannot be told apart")
+
     with out_of_sight():
         views = view(tensor)
     states = []
     for part in (views,) if isinstance(views, Tensor) else views:
         offset, shape, itemsize = part.storage_offset(), tuple(part.shape), part.element_size()
         states.append(seen_in(memory, offset, shape, part.stride(), itemsize))
+
     return states
 
 
@@ -93,6 +97,8 @@ def _copied_view(operands: Operands) -> list[State]:
     packet = getattr(torch.ops.aten, operands.name.removesuffix("_copy"))
     view = getattr(packet, operands.overload)
     options = {name: operands[name] for name in operands.arguments if name not in ("self", "out")}
+
+    # A copy has the strides of a contiguous tensor, so the view is taken of one without memory.
     stand_in = _of_sizes(operands["self"].shape, operands["self"].dtype)
     rows = operands.require_rows("self")
     return _seen_through(lambda tensor: view(tensor, **options), stand_in, rows, operands.count)
@@ -111,6 +117,8 @@ def _put_back(view_name: str, part: str, *arguments: str) -> Rule:
         operands.require_known(part)
         rows = operands.require_rows(part)
         options = [operands[name] for name in arguments]
+
+        # Guesses are tried: right is one through which the view shows the records of the argument.
         stand_in = _of_sizes(operands.result.shape, torch.float32)
         for guess in guesses(stand_in.shape, rows, operands.count):
             in_view = _seen_through(
@@ -121,6 +129,7 @@ def _put_back(view_name: str, part: str, *arguments: str) -> Rule:
             )
             if in_view == [rows]:
                 return operands.kept(guess, operands.result)
+
         raise Unknown("records in places that are not theirs")
 
     return rule
@@ -128,6 +137,7 @@ def _put_back(view_name: str, part: str, *arguments: str) -> Rule:
 
 def guesses(sizes: Sequence[int], rows: Rows, count: int) -> list[Rows]:
     """Where records may be in a tensor of these sizes, a part of which has them as `rows` says."""
+    # Either as in the part; or folded: the entries of each record in a row, or all records in turn.
     candidates = []
     for dim, size in enumerate(sizes):
         if size == rows.fold * count:
@@ -135,6 +145,7 @@ def guesses(sizes: Sequence[int], rows: Rows, count: int) -> list[Rows]:
         elif size and size % count == 0:
             fold = size // count
             candidates += [Rows(dim, fold), Rows(dim, 1, fold)]
+
     return candidates
 
 
@@ -146,18 +157,20 @@ def _part_replaced(operands: Operands, kept_axes: Sequence[int]) -> State:
     operands.require_known("self", "src")
     target, source = operands["self"], operands["src"]
     of_target, of_source = operands.rows(target), operands.rows(source)
-    if of_source is not None and of_source.dim >= len(kept_axes):
-        raise Unknown("a part of the records")
-    moved = None if of_source is None else of_source.at(kept_axes[of_source.dim])
-    if of_target is not None and moved is not None and of_target != moved:
-        raise Unknown("records meet other records")
+    moved: Rows | None = None
+    if of_source is not None:
+        require(of_source.dim < len(kept_axes), "a part of the records")
+        moved = of_source.at(kept_axes[of_source.dim])
+
+    agree = None in (of_target, moved) or of_target == moved
+    require(agree, "records meet other records")
     rows = of_target or moved
     if rows is None or rows.dim not in kept_axes:
         raise Unknown("a part of the records")
-    if of_target is None:
-        operands.require_uniform(target, rows)
-    if moved is None:
-        operands.require_uniform(source, rows.at(kept_axes.index(rows.dim)))
+
+    # Either may be public; constants that come among records must be alike for all of them.
+    operands.require_records(target, rows)
+    operands.require_records(source, rows.at(kept_axes.index(rows.dim)))
     return operands.kept(rows, operands.result)
 
 
@@ -172,9 +185,10 @@ def _slice_replaced(operands: Operands) -> State:
     target, source = operands["self"], operands["src"]
     dim = operands["dim"] % target.ndim
     rows = operands.rows("self") or operands.rows("src")
-    if rows is not None and rows.dim == dim and source.shape[dim] != target.shape[dim]:
-        raise Unknown("a part of the records")
-    return _part_replaced(operands, list(range(target.ndim)))
+    is_along_records = rows is not None and rows.dim == dim
+    is_whole = source.shape[dim] == target.shape[dim]
+    require(is_whole or not is_along_records, "a part of the records")
+    return _part_replaced(operands, range(target.ndim))
 
 
 def _diagonal_replaced(operands: Operands) -> State:

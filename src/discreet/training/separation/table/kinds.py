@@ -22,7 +22,7 @@ __all__ = [
 
 
 def _names(*lines: str) -> frozenset[str]:
-    return frozenset(name for line in lines for name in line.split())
+    return frozenset(" ".join(lines).split())
 
 
 BOUNDED = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from discreet.training.separation.states import Rows, State
-from discreet.training.separation.table.operands import INSIDE, Operands, Rule, Unknown
+from discreet.training.separation.table.operands import INSIDE, Operands, Rule, require
 
 __all__ = ["RULES"]
 
@@ -22,26 +22,24 @@ def _by_class(rank: int, *names: str) -> Rule:
 
     def rule(operands: Operands) -> list[State]:
         operands.require_known(*names, public=["weight", "total_weight"])
-        if operands["reduction"] != 0:
-            raise Unknown("a loss over all records")
-        if operands["self"].ndim < rank:
-            raise Unknown("scores without a batch axis")
-        rows = operands.agreed((tensor, 0) for tensor in operands.tensors(names))
-        if rows.dim != 0:
-            raise Unknown("records in another place than the first axis")
-        return operands.where_fitting(rows)
+        require(operands["reduction"] == 0, "a loss over all records")
+        require(operands["self"].ndim >= rank, "scores without a batch axis")
+
+        # Total weights are no rows: without a reduction nobody reads them.
+        return operands.where_fitting(operands.matched_along_first(operands.tensors(names)))
 
     return rule
 
 
 def _require_alike(lengths: Tensor | Sequence[int]) -> None:
-    """Lengths given as numbers belong to places of the batch, so they must all be the same."""
-    if not isinstance(lengths, Tensor) and len(set(lengths)) > 1:
-        raise Unknown("other lengths for other places of a batch")
+    """Raise `Unknown` if lengths are numbers, one for each place of the batch, and differ."""
+    alike = isinstance(lengths, Tensor) or len(set(lengths)) < 2
+    require(alike, "other lengths for other places of a batch")
 
 
 def _ctc(operands: Operands, *more: str) -> Rows:
     """Connectionist temporal classification: sequences (time, N, classes), targets (N, length)."""
+    # The axis of the batch in each of them.
     axes = {
         "log_probs": 1,
         "targets": 0,
@@ -50,15 +48,15 @@ def _ctc(operands: Operands, *more: str) -> Rows:
         **dict.fromkeys(more, 0),
     }
     operands.require_known(*axes, public=["log_alpha"])
-    if operands["targets"].ndim != 2 or operands["log_probs"].ndim != 3:
-        raise Unknown("targets one after the other, or no batch axis")
+    batched = operands["targets"].ndim == 2 and operands["log_probs"].ndim == 3
+    require(batched, "targets one after the other, or no batch axis")
     _require_alike(operands["input_lengths"])
     _require_alike(operands["target_lengths"])
-    placed = [(operands[name], -axis) for name, axis in axes.items()]
-    tensors = [(tensor, shift) for tensor, shift in placed if isinstance(tensor, Tensor)]
-    rows = operands.agreed(tensors)
-    if rows.dim != 0:
-        raise Unknown("records in another place than the batch axis")
+
+    # Each by the number of axes before its batch axis, which is then the first of what is common.
+    placed = [(tensor, -axes[name]) for name in axes for tensor in operands.tensors([name])]
+    rows = operands.agreed(placed)
+    require(rows.dim == 0, "records in another place than the batch axis")
     return rows
 
 

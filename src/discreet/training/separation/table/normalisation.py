@@ -8,7 +8,7 @@ from math import prod
 from torch import Tensor
 
 from discreet.training.separation.states import PUBLIC, Rows, State
-from discreet.training.separation.table.operands import SUM, Operands, Rule, Unknown
+from discreet.training.separation.table.operands import Operands, Rule, require
 
 __all__ = ["RULES"]
 
@@ -24,12 +24,6 @@ _CHANNELS = (
 )
 
 
-def _of_weights(operands: Operands, rows: Rows) -> list[State]:
-    """Going back: rows for the input, sums over records for weight and bias, where asked for."""
-    wanted = [number for number, asked in enumerate(operands["output_mask"]) if asked]
-    return [operands.kept(rows, operands.result) if number == 0 else SUM for number in wanted]
-
-
 def _require_statistics(operands: Operands, count: int) -> None:
     """Raise `Unknown` unless there are as many statistics, and a gradient as large as the input.
 
@@ -37,33 +31,46 @@ def _require_statistics(operands: Operands, count: int) -> None:
     """
     statistics = operands.tensors(["mean", "rstd"])
     gradients = operands.tensors(["grad_out"])
-    if any(tensor.numel() != count for tensor in statistics):
-        raise Unknown("statistics that do not fit the input")
-    if any(gradient.shape != operands["input"].shape for gradient in gradients):
-        raise Unknown("a gradient that does not fit the input")
+    as_many = all(tensor.numel() == count for tensor in statistics)
+    require(as_many, "statistics that do not fit the input")
+
+    as_large = all(gradient.shape == operands["input"].shape for gradient in gradients)
+    require(as_large, "a gradient that does not fit the input")
+
+
+def _row_by_row(operands: Operands) -> Rows:
+    """Where records are in input, gradient and statistics of layer and group norms."""
+    names = ("grad_out", "input", "mean", "rstd")
+    operands.require_known(*names, public=["weight", "bias"])
+    return operands.matched(operands.tensors(names))
+
+
+def _both_ways(operands: Operands, rows: Rows) -> list[State]:
+    """States of what a norm gives, forward or going back."""
+    return operands.gradients(rows) if operands.has("grad_out") else operands.in_all(rows)
 
 
 def _over_last_axes(operands: Operands) -> list[State]:
     """Layer and root-mean-square norm, both ways: statistics over the last axes."""
-    names = ("grad_out", "input", "mean", "rstd")
-    operands.require_known(*names, public=["weight", "bias"])
-    rows = operands.agreed((tensor, 0) for tensor in operands.tensors(names))
+    rows = _row_by_row(operands)
+
+    # A row of statistics for each index of the leading axes, one of which must be the records'.
     leading = operands["input"].ndim - len(operands["normalized_shape"])
-    if rows.dim >= leading:
-        raise Unknown(_OVER)
+    require(rows.dim < leading, _OVER)
     _require_statistics(operands, prod(operands["input"].shape[:leading]))
-    return _of_weights(operands, rows) if operands.has("grad_out") else operands.in_all(rows)
+    return _both_ways(operands, rows)
 
 
 def _over_groups(operands: Operands) -> list[State]:
     """Group norm, both ways: statistics for each (row of the batch, group of channels)."""
-    names = ("grad_out", "input", "mean", "rstd")
-    operands.require_known(*names, public=["weight", "bias"])
-    rows = operands.agreed((tensor, 0) for tensor in operands.tensors(names))
-    if rows.dim != 0 or operands["input"].shape[0] != operands["N"]:
-        raise Unknown("records in another place than the first axis")
+    rows = _row_by_row(operands)
+
+    # The kernel goes by the N that it is given. With another one, a row of its own would be pieces
+    # of two records.
+    along_batch = rows.dim == 0 and operands["input"].shape[0] == operands["N"]
+    require(along_batch, "records in another place than the first axis")
     _require_statistics(operands, operands["N"] * operands["group"])
-    return _of_weights(operands, rows) if operands.has("grad_out") else operands.in_all(rows)
+    return _both_ways(operands, rows)
 
 
 def _channelwise(operands: Operands, rows: Rows) -> Rows:
@@ -72,15 +79,12 @@ def _channelwise(operands: Operands, rows: Rows) -> Rows:
     So it is in instance norm. They have one axis, that of the channels; if public, as weights that
     are repeated for each record, they must be alike for all.
     """
-    along = Rows(0, rows.inner, rows.outer)
+    along = rows.at(0)
     for tensor in operands.tensors(_CHANNELS):
-        of_tensor = operands.rows(tensor)
-        if not tensor.numel():  # statistics that eval mode did not take
-            continue
-        if of_tensor is None:
-            operands.require_uniform(tensor, along)
-        elif of_tensor != along:
-            raise Unknown("statistics of other records")
+        # Empty ones are statistics that eval mode did not take.
+        if tensor.numel():
+            operands.require_records(tensor, along, why="statistics of other records")
+
     return along
 
 
@@ -96,16 +100,22 @@ def _batch_norm(operands: Operands) -> list[State]:
     """
     operands.require_known("input", *_CHANNELS)
     rows = operands.require_rows("input")
+
+    # An operation without the argument says by its name whether it trains.
     trains = operands["training"] if operands.has("training") else operands.name in _TRAINS
     running = operands.tensors(["running_mean", "running_var"])
+
+    # Each channel belongs to one record, and so do its statistics.
     if rows.dim == 1 and not (trains and running):
         along = _channelwise(operands, rows)
         normalised = operands.kept(rows, operands.result)
         return [normalised, *_statistics(operands, along, operands.results[1:])]
-    if trains or len(running) < 2:
-        raise Unknown(_OVER)
+
+    # Statistics of the batch, taken over records: in training, or for want of running ones.
+    require(not trains and len(running) == 2, _OVER)
     operands.require_public(*_CHANNELS)
-    return [operands.kept(rows, operands.result), *(PUBLIC for _ in operands.results[1:])]
+    unused = [PUBLIC] * len(operands.results[1:])
+    return [operands.kept(rows, operands.result), *unused]
 
 
 def _batch_norm_backward(operands: Operands) -> list[State]:
@@ -113,17 +123,21 @@ def _batch_norm_backward(operands: Operands) -> list[State]:
     belongs to one record.
     """
     operands.require_known("grad_out", "input", *_CHANNELS, public=["reserve"])
-    rows = operands.agreed([(operands["grad_out"], 0), (operands["input"], 0)])
+    rows = operands.matched(operands.tensors(["grad_out", "input"]))
+
+    # Gradients of weight and bias lie along the channels too, of which each is one record's.
     if rows.dim == 1:
         along = _channelwise(operands, rows)
-        wanted = [number for number, asked in enumerate(operands["output_mask"]) if asked]
-        asked_for = zip(wanted, operands.results, strict=True)
-        return [operands.kept(along if number else rows, result) for number, result in asked_for]
+        places = (rows, along, along)
+        asked_for = zip(operands.asked, operands.results, strict=True)
+        return [operands.kept(places[number], result) for number, result in asked_for]
+
+    # The two operations call it by other names: whether statistics were those of the batch.
     trains = operands["train"] or operands["update"]
-    if trains or operands["running_mean"] is None or operands["running_var"] is None:
-        raise Unknown(_OVER)
+    running = operands.tensors(["running_mean", "running_var"])
+    require(not trains and len(running) == 2, _OVER)
     operands.require_public(*_CHANNELS)
-    return _of_weights(operands, rows)
+    return operands.gradients(rows)
 
 
 _TRAINS = frozenset({"_batch_norm_with_update"})

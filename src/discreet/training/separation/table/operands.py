@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, compress
 from typing import Any, TypeAlias, final
 
 import torch
@@ -20,7 +21,9 @@ __all__ = [
     "Unknown",
     "axes_of",
     "overlaps",
+    "require",
     "rules_for",
+    "same_rank",
     "tensors_among",
     "uniform",
 ]
@@ -33,52 +36,71 @@ class Unknown(Exception):
     """An operation is used in a way that its rule does not know; the reason, in words. Public."""
 
 
+def require(condition: bool, why: str) -> None:  # noqa: FBT001  (no switch: what a rule rests on)
+    """Raise `Unknown`, with this reason, unless a condition of a rule holds."""
+    if not condition:
+        raise Unknown(why)
+
+
 def tensors_among(thing: Any) -> list[Tensor]:
     """Tensors among arguments or results, also inside of lists and dictionaries, in their order."""
     if isinstance(thing, Tensor):
         return [thing]
     if isinstance(thing, (list, tuple)):
-        return [tensor for part in thing for tensor in tensors_among(part)]
-    if isinstance(thing, dict):
-        return [tensor for part in thing.values() for tensor in tensors_among(part)]
-    return []
+        return list(chain.from_iterable(map(tensors_among, thing)))
+
+    return tensors_among(list(thing.values())) if isinstance(thing, dict) else []
+
+
+def same_rank(tensors: Iterable[Tensor]) -> bool:
+    """Whether tensors have equally many axes, so that axes with the same number meet."""
+    return len({tensor.ndim for tensor in tensors}) <= 1
 
 
 def axes_of(dim: int | Sequence[int] | None, ndim: int) -> frozenset[int]:
     """Axes as an argument names them, counted from 0; none named stands for all."""
-    if dim is None or (not isinstance(dim, int) and not len(dim)):
+    named = (dim,) if isinstance(dim, int) else dim
+    if not named:
         return frozenset(range(ndim))
-    several = (dim,) if isinstance(dim, int) else dim
-    return frozenset(axis % ndim for axis in several)
+
+    return frozenset(axis % ndim for axis in named)
 
 
 def overlaps(tensor: Tensor) -> bool:
     """Whether two entries of a tensor may be in the same place of its memory, as those of an
     expanded one are.
     """
+    # From the narrowest axis on: `reach` is how far from the first entry the axes so far get. A
+    # stride beyond it leads to places where none of their entries lies.
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride <= reach:
             return True
         reach += stride * (size - 1)
+
     return False
 
 
 def uniform(tensor: Tensor, rows: Rows, count: int) -> bool:
     """Whether a public tensor has the same bits for every record, or none for single records."""
     dim = rows.dim
-    if count == 1 or dim >= tensor.ndim or tensor.shape[dim] != rows.fold * count:
+    has_entry_each = dim < tensor.ndim and tensor.shape[dim] == rows.fold * count
+    if count == 1 or not has_entry_each:
         return True
+
+    # All records have the same memory, as along an expanded axis, or there is nothing to compare.
     if tensor.stride(dim) == 0 or not tensor.numel():
         return True
+
     with out_of_sight():
         before, after = tensor.shape[:dim], tensor.shape[dim + 1 :]
         values = tensor.detach().reshape(*before, rows.outer, count, rows.inner, *after)
-        if (
-            values.is_floating_point() or values.is_complex()
-        ):  # by bits: 0.0 and -0.0 are equal, and not the same
+
+        # By bits: 0.0 and -0.0 are equal, and not the same; a NaN does not equal itself.
+        if values.is_floating_point() or values.is_complex():
             whole = values.contiguous()
             values = whole.view(torch.uint8).reshape(*whole.shape, whole.element_size())
+
         return bool((values == values.narrow(dim + 1, 0, 1)).all())
 
 
@@ -126,10 +148,11 @@ class Operands:
         self.arguments = arguments
         self.results = results
         self.count = count
-        self.assigned: list[
-            tuple[Tensor, Rows]
-        ] = []  # random numbers that meet records, and along which axis
-        self.looked = False  # whether values of public tensors decided: that is not remembered
+        # Random numbers that meet records, and along which axis.
+        self.assigned: list[tuple[Tensor, Rows]] = []
+        # Whether values of public tensors decided. They are not in the key under which an effect is
+        # remembered, so such an outcome is not remembered.
+        self.looked = False
         self._states = states
         self._constants = constants
 
@@ -147,35 +170,40 @@ class Operands:
 
     def state(self, thing: Any) -> State:
         """The state of a tensor, given itself or by name; what is no tensor is public."""
-        thing = self.arguments.get(thing) if isinstance(thing, str) else thing
-        return self._states.get(id(thing), PUBLIC) if isinstance(thing, Tensor) else PUBLIC
+        tensor = self.arguments.get(thing) if isinstance(thing, str) else thing
+        return self._states.get(id(tensor), PUBLIC) if isinstance(tensor, Tensor) else PUBLIC
 
     def tensors(self, names: Iterable[str] | None = None) -> list[Tensor]:
         """Tensors among the arguments of these names, or among all but `out`."""
-        chosen = [name for name in self.arguments if name != "out"] if names is None else names
-        return [tensor for name in chosen for tensor in tensors_among(self.arguments.get(name))]
+        # An operation writes to `out`; what was there before does not matter to it.
+        chosen = filter("out".__ne__, self.arguments) if names is None else names
+        return tensors_among(list(map(self.arguments.get, chosen)))
 
     def rows(self, thing: Any) -> Rows | None:
         """Where the records are in a tensor; None if it is public."""
         state = self.state(thing)
         return state if isinstance(state, Rows) else None
 
-    def require_rows(self, name: str) -> Rows:
-        """Where the records are in an argument that must have some."""
-        rows = self.rows(name)
-        if rows is None:
-            raise Unknown("no records where they were expected")
-        return rows
+    def require_rows(self, *things: Any) -> Rows:
+        """Where the records are in the first of these that has some, by name or as tensors."""
+        for rows in map(self.rows, things):
+            if rows is not None:
+                return rows
+
+        raise Unknown("no records where they were expected")
+
+    def has_records_along(self, dim: int, things: Iterable[Any]) -> bool:
+        """Whether this axis is that of the records in one of these, by name or as tensors."""
+        return any(rows is not None and rows.dim == dim for rows in map(self.rows, things))
 
     def require_public(self, *names: str, why: str = "an argument that depends on records") -> None:
         """Raise `Unknown` unless the tensors of these arguments depend on no record."""
-        if not all(is_public(self.state(tensor)) for tensor in self.tensors(names)):
-            raise Unknown(why)
+        require(all(is_public(self.state(tensor)) for tensor in self.tensors(names)), why)
 
     def require_others_public(self, *names: str) -> None:
         """Raise `Unknown` unless all tensor arguments but these depend on no record."""
-        remaining = (name for name in self.arguments if name not in names and name != "out")
-        self.require_public(*remaining)
+        exempt = (*names, "out")
+        self.require_public(*(name for name in self.arguments if name not in exempt))
 
     def require_known(self, *names: str, public: Iterable[str] = ()) -> None:
         """Raise `Unknown` if other arguments have tensors, or those in `public` secret ones.
@@ -184,15 +212,14 @@ class Operands:
         records.
         """
         public = tuple(public)
-        known = {id(tensor) for tensor in self.tensors((*names, *public))}
-        if any(id(tensor) not in known for tensor in self.tensors()):
-            raise Unknown("an argument that its rule does not know")
+        known = set(map(id, self.tensors((*names, *public))))
+        complete = known.issuperset(map(id, self.tensors()))
+        require(complete, "an argument that its rule does not know")
         self.require_public(*public)
 
     def values(self, tensor: Tensor) -> Tensor:
         """The numbers of a public tensor, which may decide. The outcome is not remembered."""
-        if not is_public(self.state(tensor)):
-            raise Unknown("a value that depends on records")
+        require(is_public(self.state(tensor)), "a value that depends on records")
         self.looked = True
         with out_of_sight():
             return self._before(tensor).detach().clone()
@@ -204,29 +231,45 @@ class Operands:
             Unknown: they have their records in different places; or a public tensor has other
                 values for other records.
         """
-        several = list(tensors)
-        return self.agreed((tensor, ndim - tensor.ndim) for tensor in several)
+        return self.agreed((tensor, ndim - tensor.ndim) for tensor in tensors)
+
+    def matched(self, tensors: Iterable[Tensor]) -> Rows:
+        """Find common rows like `aligned`, for tensors that meet from their first axis on."""
+        return self.agreed((tensor, 0) for tensor in tensors)
+
+    def matched_along_first(self, tensors: Iterable[Tensor]) -> Rows:
+        """Find common rows like `matched`, which must lie along the first axis: the batch."""
+        rows = self.matched(tensors)
+        require(rows.dim == 0, "records in another place than the first axis")
+        return rows
 
     def agreed(self, placed: Iterable[tuple[Tensor, int]]) -> Rows:
         """Find common rows like `aligned`, for (tensor, shift): axis k of the tensor is axis k +
         shift of the common shape.
         """
         pairs = list(placed)
-        settled: Rows | None = None
+        of_tensors = [(self.rows(tensor), shift) for tensor, shift in pairs]
+        places = {rows.at(rows.dim + shift) for rows, shift in of_tensors if rows is not None}
+
+        # Two places: in some entry of the common shape, numbers of two records would meet.
+        require(len(places) < 2, "records meet other records")
+        require(len(places) > 0, "no records where they were expected")
+        (common,) = places
+
+        # What is public may stand beside records, if it is alike for all of them.
         for tensor, shift in pairs:
-            rows = self.rows(tensor)
-            if rows is None:
-                continue
-            moved = rows.at(rows.dim + shift)
-            if settled is not None and settled != moved:
-                raise Unknown("records meet other records")
-            settled = moved
-        if settled is None:
-            raise Unknown("no records where they were expected")
-        for tensor, shift in pairs:
-            if self.rows(tensor) is None:
-                self.require_uniform(tensor, settled.at(settled.dim - shift))
-        return settled
+            self.require_records(tensor, common.at(common.dim - shift))
+        return common
+
+    def require_records(
+        self, tensor: Tensor, rows: Rows, why: str = "records meet other records"
+    ) -> None:
+        """Raise `Unknown` unless a tensor has its records there, or is public and alike for all."""
+        of_tensor = self.rows(tensor)
+        if of_tensor is None:
+            self.require_uniform(tensor, rows)
+        else:
+            require(of_tensor == rows, why)
 
     def require_uniform(self, tensor: Tensor, rows: Rows) -> None:
         """Raise `Unknown` unless a public tensor has the same values for every record.
@@ -238,16 +281,19 @@ class Operands:
             tensor: that meets records; public.
             rows: where the records would be in it; a negative axis is one that it does not have.
         """
-        dim = rows.dim
-        if dim < 0 or dim >= tensor.ndim or tensor.shape[dim] == 1:
+        dim, state = rows.dim, self.state(tensor)
+        tells_apart = 0 <= dim < tensor.ndim and tensor.shape[dim] != 1
+        if not tells_apart or state is FILLED:
             return
-        if self.state(tensor) is NOISE:
+
+        # Each number was drawn by itself and alike: a record may take its own along (section 4 of
+        # the proof).
+        if state is NOISE:
             self._assign(tensor, rows)
             return
-        if self.state(tensor) is FILLED:
-            return
-        if tensor.shape[dim] != rows.fold * self.count:
-            raise Unknown("a constant that does not fit the records")
+
+        fits = tensor.shape[dim] == rows.fold * self.count
+        require(fits, "a constant that does not fit the records")
         self.looked = True
         if not uniform(self._before(tensor), rows, self.count):
             raise Unknown("a constant with other values for other places of a batch")
@@ -256,16 +302,17 @@ class Operands:
         """Random numbers meet records along an axis: each must be one record's alone, in all views
         of them.
         """
-        memory = memory_for(rows, tensor.stride(), tensor.element_size(), self.count)
-        place = (
-            tensor.storage_offset(),
-            tuple(tensor.shape),
-            tensor.stride(),
-            tensor.element_size(),
-        )
-        if memory is None or seen_in(memory, *place) != rows:
-            self.looked = True  # strides of what is public are not in the key of what is remembered
+        offset, shape = tensor.storage_offset(), tuple(tensor.shape)
+        stride, size = tensor.stride(), tensor.element_size()
+        memory = memory_for(rows, stride, size, self.count)
+
+        # Read back from memory: with overlapping windows, or a stride of 0, a number would be at
+        # places of several records.
+        if memory is None or seen_in(memory, offset, shape, stride, size) != rows:
+            # Strides of what is public are not in the key of what is remembered.
+            self.looked = True
             raise Unknown("random numbers that several records share")
+
         self.assigned.append((tensor, rows))
 
     def _before(self, tensor: Tensor) -> Tensor:
@@ -275,17 +322,17 @@ class Operands:
         before = self._constants.get(id(tensor))
         if before is not None:
             return before
+
         storage = tensor.untyped_storage()
-        if any(result.untyped_storage() is storage for result in self.results):
-            raise Unknown("a constant that was overwritten through another view")
+        overwritten = any(result.untyped_storage() is storage for result in self.results)
+        require(not overwritten, "a constant that was overwritten through another view")
         return tensor
 
     def kept(self, rows: Rows, result: Tensor, dim: int | None = None) -> Rows:
         """Place these records in a result, along an axis that must have as many entries."""
-        place = rows.dim if dim is None else dim
-        if not 0 <= place < result.ndim or result.shape[place] != rows.fold * self.count:
-            raise Unknown("the record axis has another length")
-        return rows.at(place)
+        moved = rows if dim is None else rows.at(dim)
+        require(self._fits(moved, result), "the record axis has another length")
+        return moved
 
     def in_all(self, rows: Rows) -> list[State]:
         """Place these records along the same axis of every result."""
@@ -295,11 +342,25 @@ class Operands:
         """Place these records like `in_all`; a result of another length holds what an operation
         keeps inside.
         """
-        states: list[State] = []
-        for result in self.results:
-            fits = rows.dim < result.ndim and result.shape[rows.dim] == rows.fold * self.count
-            states.append(rows if fits else INSIDE)
-        return states
+        return [rows if self._fits(rows, result) else INSIDE for result in self.results]
+
+    def gradients(self, rows: Rows) -> list[State]:
+        """Place these records in the gradient of the input, the first of a layer that has weights.
+
+        Gradients of its weights are sums over records. There are those that were asked for.
+        """
+        return [SUM if number else self.kept(rows, self.result) for number in self.asked]
+
+    @property
+    def asked(self) -> list[int]:
+        """Numbers of the gradients that were asked for; others are not among the results."""
+        mask: Sequence[bool] = self.arguments["output_mask"]
+        return list(compress(range(len(mask)), mask))
+
+    def _fits(self, rows: Rows, result: Tensor) -> bool:
+        """Whether a result has the axis of these records, with as many entries."""
+        has_axis = 0 <= rows.dim < result.ndim
+        return has_axis and result.shape[rows.dim] == rows.fold * self.count
 
 
 Rule: TypeAlias = Callable[[Operands], "State | Sequence[State]"]

@@ -18,9 +18,9 @@ from typing import TypeAlias
 from torch import Tensor
 
 from discreet.training.separation.states import Rows, State
-from discreet.training.separation.table.operands import SUM, Operands, Rule, Unknown
+from discreet.training.separation.table.operands import SUM, Operands, Rule, require
 
-__all__ = ["RULES", "Letters", "Meeting"]
+__all__ = ["RULES", "Letters", "Meeting", "trailing"]
 
 Letters: TypeAlias = Sequence[str | int]
 """Of the axes of a tensor, in their order. Axes that have numbers are broadcast."""
@@ -50,14 +50,17 @@ class Meeting:
         stretched: Tensor | None = None,
         free: Collection[str] = (),
     ) -> None:
+        # Lengths first: kernels that trust them would read on into other records.
         _require_lengths(terms, stretched, free)
-        places = set()
-        for tensor, letters in terms:
-            rows = operands.rows(tensor)
-            if rows is not None:
-                places.add((letters[rows.dim], rows.inner, rows.outer))
-        if len(places) != 1:
-            raise Unknown("records meet other records")
+        of_terms = [(operands.rows(tensor), letters) for tensor, letters in terms]
+        places = {
+            (letters[rows.dim], rows.inner, rows.outer)
+            for rows, letters in of_terms
+            if rows is not None
+        }
+
+        # Two letters would be pairs of records; two foldings, other records at the same index.
+        require(len(places) == 1, "records meet other records")
         self.letter, self._inner, self._outer = places.pop()
         self._operands = operands
         self._terms = terms
@@ -66,9 +69,11 @@ class Meeting:
         """The state of a result with these letters."""
         if self.letter not in letters:
             return SUM
+
+        # Operands without the letter are public: records lie along no other.
         for tensor, axes in self._terms:
-            if self.letter in axes and self._operands.rows(tensor) is None:
-                self._operands.require_uniform(tensor, self._rows(axes))
+            if self.letter in axes:
+                self._operands.require_records(tensor, self._rows(axes))
         return self._operands.kept(self._rows(letters), result)
 
     def _rows(self, letters: Letters) -> Rows:
@@ -87,8 +92,15 @@ def _require_lengths(
             is_broadcast = tensor is stretched or isinstance(letter, int)
             if letter in free or (is_broadcast and length == 1):
                 continue
-            if lengths.setdefault(letter, length) != length:
-                raise Unknown("operands whose sizes do not fit")
+
+            # The first axis with a letter says how long all others must be.
+            fits = lengths.setdefault(letter, length) == length
+            require(fits, "operands whose sizes do not fit")
+
+
+def trailing(letters: str, tensor: Tensor) -> str:
+    """Letters of a tensor that may lack the first of these axes."""
+    return letters[len(letters) - tensor.ndim :]
 
 
 def _product(letters: Mapping[str, str], result: str, added: str = "") -> Rule:
@@ -105,10 +117,10 @@ def _product(letters: Mapping[str, str], result: str, added: str = "") -> Rule:
         terms = []
         for name, axes in letters.items():
             tensor = operands[name]
-            missing = len(axes) - tensor.ndim
-            if missing and name != added:
-                raise Unknown("operands of another rank")
-            terms.append((tensor, axes[missing:]))
+            fits = tensor.ndim == len(axes) or name == added
+            require(fits, "operands of another rank")
+            terms.append((tensor, trailing(axes, tensor)))
+
         stretched = operands[added] if added else None
         return Meeting(operands, terms, stretched).in_result(operands.result, result)
 
@@ -118,13 +130,14 @@ def _product(letters: Mapping[str, str], result: str, added: str = "") -> Rule:
 def _linear(operands: Operands) -> State:
     """(..., k) times (o, k), and (o,) added."""
     operands.require_known("input", "weight", "bias")
-    features, weight, bias = operands["input"], operands["weight"], operands["bias"]
-    if weight.ndim != 2 or (bias is not None and bias.ndim != 1):
-        raise Unknown("a weight that is no matrix, or a bias that is no vector")
+    features, weight, biases = operands["input"], operands["weight"], operands.tensors(["bias"])
+    plain = weight.ndim == 2 and all(bias.ndim == 1 for bias in biases)
+    require(plain, "a weight that is no matrix, or a bias that is no vector")
+
+    # Leading axes are a batch, in the input and in the result alike.
     batch = tuple(range(features.ndim - 1))
     terms: list[tuple[Tensor, Letters]] = [(features, (*batch, "k")), (weight, "ok")]
-    if bias is not None:
-        terms.append((bias, "o"))
+    terms += [(bias, "o") for bias in biases]
     return Meeting(operands, terms).in_result(operands.result, (*batch, "o"))
 
 
@@ -137,9 +150,14 @@ def _trilinear(operands: Operands) -> State:
     for number, name in enumerate(names, 1):
         tensor, expanded = operands[name], operands[f"expand{number}"]
         total = tensor.ndim + len(expanded)
-        terms.append((tensor, [axis for axis in range(total) if axis not in expanded]))
-    remaining = [axis for axis in range(total) if axis not in operands["sumdim"]]
-    return Meeting(operands, terms).in_result(operands.result, remaining)
+        terms.append((tensor, _without(expanded, total)))
+
+    return Meeting(operands, terms).in_result(operands.result, _without(operands["sumdim"], total))
+
+
+def _without(axes: Sequence[int], total: int) -> Letters:
+    """All axes of a shape but these; their numbers are their letters."""
+    return [axis for axis in range(total) if axis not in axes]
 
 
 def _with_batch(tensor: Tensor, last: str) -> Letters:
@@ -150,20 +168,20 @@ def _with_batch(tensor: Tensor, last: str) -> Letters:
 
 def _distances(operands: Operands) -> State:
     """All pairs of (..., n, k) and (..., m, k)."""
-    operands.require_known("x1", "x2")
-    terms = [
-        (operands["x1"], _with_batch(operands["x1"], "nk")),
-        (operands["x2"], _with_batch(operands["x2"], "mk")),
-    ]
-    return Meeting(operands, terms).in_result(operands.result, _with_batch(operands.result, "nm"))
+    return _paired(operands, {"x1": "nk", "x2": "mk"}, "nm")
 
 
 def _distances_backward(operands: Operands) -> State:
     """The gradient of `x1`: of all pairs, those with one of its rows are summed."""
-    letters = {"grad": "nm", "x1": "nk", "x2": "mk", "cdist": "nm"}
+    return _paired(operands, {"grad": "nm", "x1": "nk", "x2": "mk", "cdist": "nm"}, "nk")
+
+
+def _paired(operands: Operands, letters: Mapping[str, str], result: str) -> State:
+    """Operands, by name, and the result have these letters after the axes of their batches."""
     operands.require_known(*letters)
     terms = [(operands[name], _with_batch(operands[name], last)) for name, last in letters.items()]
-    return Meeting(operands, terms).in_result(operands.result, _with_batch(operands.result, "nk"))
+    in_result = _with_batch(operands.result, result)
+    return Meeting(operands, terms).in_result(operands.result, in_result)
 
 
 _MATRICES = {"mat1": "nk", "mat2": "km"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from discreet.training.separation.states import State
-from discreet.training.separation.table.operands import INSIDE, SUM, Operands, Rule, Unknown
-from discreet.training.separation.table.products import Letters, Meeting
+from discreet.training.separation.table.operands import INSIDE, SUM, Operands, Rule, require
+from discreet.training.separation.table.products import Letters, Meeting, trailing
 
 __all__ = ["RULES"]
 
@@ -36,19 +36,20 @@ def _attended(operands: Operands) -> Meeting:
     operands.require_known(*_ATTENTION)
     terms: list[tuple[Tensor, Letters]] = []
     for name, letters in _ATTENTION.items():
-        tensor = operands[name]
-        if tensor is not None:
-            missing = len(letters) - tensor.ndim
-            if missing and name != "attn_mask":
-                raise Unknown("attention without batch and heads")
-            terms.append((tensor, letters[missing:]))
+        for tensor in operands.tensors([name]):
+            fits = tensor.ndim == len(letters) or name == "attn_mask"
+            require(fits, "attention without batch and heads")
+            terms.append((tensor, trailing(letters, tensor)))
+
     # Fewer heads of keys than of queries: each is for a group of queries.
     shared = operands["key"].shape[1]
-    if shared != operands["value"].shape[1] or operands["query"].shape[1] % shared:
-        raise Unknown("heads that do not fit")
+    fit = shared == operands["value"].shape[1] and operands["query"].shape[1] % shared == 0
+    require(fit, "heads that do not fit")
+
+    # Along keys and features attention sums up. Queries are attended to one by one.
     meeting = Meeting(operands, terms, operands["attn_mask"], free="h")
-    if meeting.letter in ("s", "e") or (meeting.letter == "l" and operands["is_causal"]):
-        raise Unknown("attends over records")
+    apart = "nh" if operands["is_causal"] else "nhl"
+    require(str(meeting.letter) in apart, "attends over records")
     return meeting
 
 
@@ -72,17 +73,16 @@ def _attention_backward(operands: Operands) -> list[State]:
 def _require_second(operands: Operands, *names: str) -> Meeting:
     """Where records are in sequences (time, batch, features) and states (..., batch, features)."""
     operands.require_known(*names, public=_OF_LAYER)
-    if operands["batch_sizes"]:
-        raise Unknown("packed sequences")
-    terms: list[tuple[Tensor, Letters]] = []
-    for name in names:
-        tensor = operands[name]
-        if tensor is not None:
-            letters = _RECURRENT.get(name, _OF_STATE)
-            terms.append((tensor, letters[len(letters) - tensor.ndim :]))
+    require(not operands["batch_sizes"], "packed sequences")
+    terms = [
+        (tensor, trailing(_RECURRENT.get(name, _OF_STATE), tensor))
+        for name in names
+        for tensor in operands.tensors([name])
+    ]
+
+    # Time and features run through a recurrent layer; only the batch does not.
     meeting = Meeting(operands, terms)
-    if meeting.letter != "n":
-        raise Unknown("records in another place than the second axis")
+    require(meeting.letter == "n", "records in another place than the second axis")
     return meeting
 
 
@@ -91,8 +91,8 @@ def _recurrent(operands: Operands) -> list[State]:
     meeting = _require_second(operands, "input", "hx_", "cx_")
     of_record, workspace = operands.results[:3], operands.results[3:]
     return [
-        *(meeting.in_result(result, "tnf"[3 - result.ndim :]) for result in of_record),
-        *(INSIDE for _ in workspace),
+        *(meeting.in_result(result, trailing("tnf", result)) for result in of_record),
+        *[INSIDE] * len(workspace),
     ]
 
 
@@ -103,8 +103,8 @@ def _recurrent_backward(operands: Operands) -> list[State]:
     of_input, weights, of_states = operands.results[0], operands.results[1:5], operands.results[5:]
     return [
         meeting.in_result(of_input, "tnf"),
-        *(SUM for _ in weights),
-        *(meeting.in_result(result, "tnf"[3 - result.ndim :]) for result in of_states),
+        *[SUM] * len(weights),
+        *(meeting.in_result(result, trailing("tnf", result)) for result in of_states),
     ]
 
 
