@@ -22,7 +22,9 @@ right_passes = Engine.passes
 def copies_as_records(
     self: Engine, loss: Any, batch: Any, records: int, present: int | Tensor
 ) -> Iterator[Any]:
-    """Every copy is clipped to the clip norm, and all copies are added up: K times the sensitivity."""
+    """Every copy is clipped to the clip norm, and all copies are added up:
+    K times the sensitivity.
+    """
     if not isinstance(loss, Augmented):
         return right_passes(self, loss, batch, records, present)
     here = Contributions({}, records, present).mask.repeat_interleave(loss.copies)

@@ -159,8 +159,8 @@ class Checkpoint:
                         "a ledger without a single run: no ledger was at that path, and an empty "
                         "one has just been made"
                     ),
-                    do="Give the path of the ledger that was charged. If it is lost, so is the account of "
-                    "what was released: "
+                    do="Give the path of the ledger that was charged. If it is lost, so is the "
+                    "account of what was released: "
                     "train anew on a new ledger only if nothing of the lost run is used.",
                 ) from wrong
             raise CheckpointError(

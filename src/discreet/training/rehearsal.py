@@ -112,9 +112,8 @@ def check_statistics(
         raise ModelError(
             expected=f"a loss that returns the statistics of the run alone: {sorted(statistics)}",
             got=f"others: {undeclared}",
-            do="Give PrivateRun(..., statistics={name: size}) and the plan a group for them, or leave "
-            "them out of what the "
-            "loss returns. Nothing was charged.",
+            do="Give PrivateRun(..., statistics={name: size}) and the plan a group for them, or "
+            "leave them out of what the loss returns. Nothing was charged.",
         )
     for name, size in statistics.items():
         _check_statistic(name, size, returned.get(name))

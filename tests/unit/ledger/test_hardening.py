@@ -60,7 +60,9 @@ BUDGET = dp.Filter(epsilon=2.0, delta=1e-6)
 def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Closing any descriptor of a file drops a process's POSIX locks on it, and with them SQLite's."""
+    """Closing any descriptor of a file drops a process's POSIX locks on it,
+    and with them SQLite's.
+    """
     path, inside, go = tmp_path / "a.ledger", threading.Event(), threading.Event()
 
     def slow(_: object) -> None:

@@ -99,7 +99,9 @@ def test_p09_a_threshold_from_the_batch_is_computed_record_by_record() -> None:
 
 
 def test_numbers_for_the_eye_are_proved_unless_somebody_looks() -> None:
-    """Averages that meet no record again, shapes, zeros like a row, masks that fill with a number."""
+    """Averages that meet no record again, shapes, zeros like a row,
+    masks that fill with a number.
+    """
 
     def loss(model: Any, x: Tensor) -> Tensor:
         hidden = model[0](x)

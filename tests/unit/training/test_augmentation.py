@@ -165,7 +165,9 @@ def test_what_cannot_be_seen_is_computed_record_by_record_with_all_of_its_copies
 
 
 def test_views_that_are_flattened_by_hand_are_right_and_slow_with_convolutions() -> None:
-    """As docs/training.md says: rows of linear layers are followed, those of convolutions are not."""
+    """As docs/training.md says: rows of linear layers are followed,
+    those of convolutions are not.
+    """
 
     def flattened(model: nn.Module, batch: Any) -> Tensor:
         x, y = batch

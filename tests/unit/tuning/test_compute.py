@@ -1,4 +1,6 @@
-"""Given computation and privacy: the best pair of learning rate and clip norm at the same epsilon."""
+"""Given computation and privacy: the best pair of learning rate and clip norm at the same
+epsilon.
+"""
 
 import math
 from dataclasses import replace

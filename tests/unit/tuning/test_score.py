@@ -32,7 +32,8 @@ def test_scores_are_noised_and_near_the_truth() -> None:
 
 @pytest.mark.parametrize(
     "returned",
-    [0.123456, np.float64(0.123456), [0.123456] * RECORDS, np.full(RECORDS - 1, 0.123456), np.full((RECORDS, 1), 0.123456),
+    [0.123456, np.float64(0.123456), [0.123456] * RECORDS,
+     np.full(RECORDS - 1, 0.123456), np.full((RECORDS, 1), 0.123456),
      np.array(["0.123456"] * RECORDS), None],
     ids=["a raw score", "a NumPy number", "a list", "fewer", "a column", "texts", "nothing"],
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Trials on private data: each is charged to the one ledger, within its terms, or nothing is said."""
+"""Trials on private data: each is charged to the one ledger, within its terms,
+or nothing is said.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -285,7 +285,7 @@ class FixedSize(Sampling):
 
 
 class _Epoch(Sampling):
-    """What policies have in common whose step is an epoch: every record is in one of its batches."""
+    """What policies share whose step is an epoch: every record is in one of its batches."""
 
     __slots__ = ()
 

@@ -104,8 +104,9 @@ def fetched_apart(
 
 def at_once(dataset: NumberedRows, collate: Collate) -> bool:
     """Whether a batch is rows of tensors, in new memory; a subclass may give something else."""
-    is_rows = type(dataset) is TensorDataset and collate is default_collate
-    return is_rows and all(type(tensor) is Tensor for tensor in dataset.tensors)  # type: ignore[attr-defined]
+    if type(dataset) is not TensorDataset or collate is not default_collate:
+        return False
+    return all(type(tensor) is Tensor for tensor in dataset.tensors)
 
 
 def _is_torchs() -> bool:
@@ -168,8 +169,8 @@ def _stacked(entries: list[Any]) -> Any:
                 "stacks"
             ),
             got="others, such as records of different lengths, or objects",
-            do="Pass a collate function that pads every record to a fixed length and gives tensors: "
-            "run.batches(dataset, collate).",
+            do="Pass a collate function that pads every record to a fixed length and gives "
+            "tensors: run.batches(dataset, collate).",
         ) from None
 
 

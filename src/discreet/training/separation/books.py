@@ -144,7 +144,7 @@ class Books:
             self.reasons.append(why + self._where())
 
     def named(self, state: State, operation: str) -> State:
-        """Give a tensor in which records are joined the first operation that met it as its reason."""
+        """Give a tensor in which records are joined its reason: the first operation that met it."""
         if isinstance(state, Mixed) and not state.kept and state.why not in self._known:
             return self.mixed(f"{operation}: {state.why}")
         return state
@@ -175,7 +175,8 @@ class Books:
         if part is tensor:
             is_kept = isinstance(state, Mixed) and state.kept
             content = state if is_public(state) or is_kept else _NO_STORAGE
-            part._separation = (self.number, content, True)  # type: ignore[attr-defined]  # noqa: SLF001
+            mark = (self.number, content, True)
+            part._separation = mark  # type: ignore[attr-defined]  # noqa: SLF001
             return is_public(state)
         self.set(part, self._placed(tensor, state) if isinstance(state, Rows) else state)
         return True
@@ -197,7 +198,8 @@ class Books:
             if operation.uninitialised:
                 fill_grown([result], [0])
             if operation.name == "from_file":  # it outlives the pass
-                storage._separation = (self.number, PUBLIC, False)  # type: ignore[attr-defined]  # noqa: SLF001
+                mark = (self.number, PUBLIC, False)
+                storage._separation = mark  # type: ignore[attr-defined]  # noqa: SLF001
         elif mark[0] != self.number:
             self.meet(storage, mark)
 
@@ -316,7 +318,8 @@ class Books:
         """
         storage = tensor.untyped_storage()
         if self.content_of(storage) is NOISE:
-            storage._separation = (self.number, PUBLIC, self.made_here(storage))  # type: ignore[attr-defined]  # noqa: SLF001
+            mark = (self.number, PUBLIC, self.made_here(storage))
+            storage._separation = mark  # type: ignore[attr-defined]  # noqa: SLF001
         elif isinstance(self.content_of(storage), Memory):
             self.set(storage, self.mixed("random numbers that one record has, and all of them"))
 

@@ -450,7 +450,9 @@ BOTH = dp.Programme({"look": LOOK, "train": PLAN})
 
 
 def both(*more: tuple[dp.ledger.Step, int], look: int = 1) -> dp.Ledger:
-    """A ledger whose first run looked; the list has room for training, and for what else is named."""
+    """A ledger whose first run looked; the list has room for training,
+    and for what else is named.
+    """
     budget = listed((LOOK.step, look), (PLAN.step, PLAN.steps), *more)
     return ledger_of((LOOK.step, look), info=LOOK.run_info("look"), budget=budget)
 

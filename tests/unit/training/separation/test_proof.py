@@ -248,7 +248,8 @@ def test_no_number_of_a_record_appears_in_a_reason() -> None:
     (reason,) = reasons
     assert (
         reason
-        == "linear joins a weight with several records: mean.dim: runs over records, in the layer '1'"
+        == "linear joins a weight with several records: mean.dim: runs over records, in the layer "
+        "'1'"
     )
 
 
