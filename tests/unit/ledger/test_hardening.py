@@ -362,26 +362,6 @@ def test_an_error_of_the_rules_own_is_not_taken_for_the_ledgers(
         run.reserve(STEP, count=1)
 
 
-def test_without_rules_a_ledger_with_a_budget_admits_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ledger = dp.Ledger.in_memory(budget=BUDGET)
-    run = ledger.begin(INFO)
-    monkeypatch.setattr(rules, "_rules", [])
-    with pytest.raises(dp.errors.LedgerMisuse, match="Import discreet as a whole"):
-        run.reserve(STEP, count=1)
-    assert total(ledger) == 0
-
-
-def test_what_is_no_budget_is_refused(tmp_path: Path) -> None:
-    for wrong in (5, lambda charges: None, "2.0", dp.Budget):
-        with pytest.raises(dp.errors.ParameterError, match="a Budget, a Filter, an Odometer"):
-            dp.Ledger.in_memory(budget=wrong)  # type: ignore[arg-type]
-        with pytest.raises(dp.errors.ParameterError, match="a Budget, a Filter, an Odometer"):
-            dp.Ledger.open(tmp_path / "a.ledger", budget=wrong)  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_journal_of_another_ledger_is_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / "a.ledger-journal").write_bytes(b"of a ledger that was deleted")
     with pytest.raises(dp.errors.LedgerNotFound):
