@@ -14,7 +14,7 @@ from discreet.training.passes.contributions import Contributions
 from discreet.training.passes.passes import Passes
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
-TESTS = "unit/training/test_augmentation.py"
+TESTS = "unit/training/data/test_copies.py"
 
 right_passes = Engine.passes
 

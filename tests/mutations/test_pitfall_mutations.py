@@ -173,7 +173,7 @@ MUTATIONS = [
     Mutation(
         "P40 amplification as (q epsilon, q delta)",
         replaced(composition, "math", FIRST_ORDER),
-        "unit/examples/test_composition.py::"
+        "unit/examples/accounting/test_composition.py::"
         "test_p40_linear_amplification_is_false_and_the_theorem_is_true",
     ),
     Mutation(
