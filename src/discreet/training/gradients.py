@@ -93,8 +93,8 @@ class GradientWatch:
         self._handles.append(register_optimizer_step_pre_hook(self._before_step))
         for leaf, parameter in self._parameters.items():
             hook = partial(self._accumulated, leaf)
-            handle = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
-            self._handles.append(handle)
+            register: Any = parameter.register_post_accumulate_grad_hook
+            self._handles.append(register(hook))
 
     def close(self) -> None:
         """End to watch; without a beginning it does nothing."""
