@@ -163,7 +163,7 @@ def _add_file(counts: Tally, path: Path) -> None:
     counts.names.update({name for node in tree.body for name in _public_names(node)})
 
     for node in ast.walk(tree):
-        if isinstance(node, (*_Function.__args__, ast.ClassDef)):
+        if isinstance(node, _Function | ast.ClassDef):
             counts.riddles += _is_riddle(ast.get_docstring(node) or "")
         if isinstance(node, _Function):
             _add_function(counts, node, f"{path}:{node.name}")
@@ -187,7 +187,7 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        if not isinstance(node, (*_Function.__args__, ast.Lambda)):
+        if not isinstance(node, _Function | ast.Lambda):
             waiting.extend(ast.iter_child_nodes(node))
 
 

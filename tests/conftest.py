@@ -24,6 +24,7 @@ def pytest_report_header() -> str:
     return f"oneDNN: {AMX}={os.environ.get(AMX, '')}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what `make quick` leaves out: the one place that says so is tests/slow.txt."""
     slow = slow_tests()

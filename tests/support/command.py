@@ -62,7 +62,10 @@ def in_process(*arguments: object) -> Outcome:
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
-    texts = [stream.buffer.getvalue().decode() for stream in (out, err) if not stream.flush()]
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read())
     return Outcome(int(ended.value.code or 0), *texts)
 
 

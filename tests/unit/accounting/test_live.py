@@ -58,4 +58,4 @@ def test_within_the_look_ahead_nothing_is_computed_again() -> None:
 def test_numbers_out_of_range_are_refused(change: dict[str, float]) -> None:
     arguments = {"delta": 1e-5} | change
     with pytest.raises(dp.errors.ParameterError, match=next(iter(change))):
-        LiveEpsilon(adjacency=ADD, **arguments)
+        LiveEpsilon(adjacency=ADD, **arguments)  # type: ignore[arg-type]
