@@ -6,11 +6,7 @@ import pytest
 
 import discreet as dp
 from discreet.accounting import LiveEpsilon, account
-from discreet.ledger.events import (
-    GaussianSum,
-    Poisson,
-    Step,
-)
+from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency
 
 ADD = Adjacency.ADD_OR_REMOVE

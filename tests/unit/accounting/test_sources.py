@@ -11,11 +11,7 @@ import discreet as dp
 from discreet.accounting import account
 from discreet.accounting.sources import read_source
 from discreet.errors import AccountingError, ParameterError
-from discreet.ledger.events import (
-    GaussianSum,
-    Poisson,
-    Step,
-)
+from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.ledger.snapshot import RunRecord, Snapshot
 from discreet.ledger.storage.rows import RunInfo
 from discreet.units import Adjacency, Numerics, Parameters, Randomness, Unit

@@ -9,12 +9,7 @@ from discreet.ledger.journal import Journal, first_line
 from discreet.ledger.snapshot import Snapshot
 from discreet.ledger.storage.rows import Began, Reserved, Row
 from discreet.ledger.storage.store import Store
-from support.examples import (
-    INFO,
-    STEP,
-    roomy_ledger,
-    varied_ledger,
-)
+from support.examples import INFO, STEP, roomy_ledger, varied_ledger
 from support.victims import FIRST
 from support.victims import INFO as VICTIM
 

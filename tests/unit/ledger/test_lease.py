@@ -11,12 +11,7 @@ import pytest
 
 import discreet as dp
 from discreet.ledger import Lease, Run
-from support.examples import (
-    INFO,
-    OTHER_STEP,
-    STEP,
-    roomy_ledger,
-)
+from support.examples import INFO, OTHER_STEP, STEP, roomy_ledger
 
 
 @pytest.fixture

@@ -4,12 +4,7 @@ import pytest
 
 import discreet as dp
 from discreet.ledger import Run
-from support.examples import (
-    INFO,
-    METRIC_STEP,
-    STEP,
-    roomy_ledger,
-)
+from support.examples import INFO, METRIC_STEP, STEP, roomy_ledger
 
 
 @pytest.fixture

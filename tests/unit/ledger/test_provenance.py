@@ -9,10 +9,7 @@ import pytest
 import discreet as dp
 from discreet.ledger import Run, _provenance
 from discreet.ledger._provenance import script_name, software
-from support.examples import (
-    INFO,
-    roomy_ledger,
-)
+from support.examples import INFO, roomy_ledger
 
 
 @pytest.fixture

@@ -14,14 +14,7 @@ import pytest
 import discreet as dp
 from discreet.ledger import Rule, Run, Terms, block_size
 from discreet.ledger.storage.store import Store
-from support.examples import (
-    INFO,
-    OTHER_STEP,
-    STEP,
-    list_of,
-    roomy_ledger,
-    varied_ledger,
-)
+from support.examples import INFO, OTHER_STEP, STEP, list_of, roomy_ledger, varied_ledger
 from support.victims import FIRST
 from support.victims import INFO as VICTIM
 

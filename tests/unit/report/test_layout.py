@@ -5,15 +5,7 @@ import math
 from dataclasses import replace
 
 import discreet as dp
-from support.reports import (
-    DELTA,
-    INFO,
-    STEP,
-    extend,
-    items,
-    ledger_of,
-    listed,
-)
+from support.reports import DELTA, INFO, STEP, extend, items, ledger_of, listed
 
 FILTERED = replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
 BUDGET = dp.Filter(epsilon=2.0, delta=DELTA)

@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 
 import discreet as dp
-from support.reports import (
-    DELTA,
-    INFO,
-    STEP,
-    audit_of,
-    executed,
-    items,
-    ledger_of,
-    planned,
-)
+from support.reports import DELTA, INFO, STEP, audit_of, executed, items, ledger_of, planned
 from support.source import ROOT
 
 

@@ -8,13 +8,7 @@ from dataclasses import replace
 import pytest
 
 import discreet as dp
-from discreet.tuning import (
-    Public,
-    Settings,
-    Synthetic,
-    TuningKind,
-    tune_for_compute,
-)
+from discreet.tuning import Public, Settings, Synthetic, TuningKind, tune_for_compute
 from support.tunings import PLAN
 
 DATA = Public("digits", "of other people")

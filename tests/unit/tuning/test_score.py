@@ -6,16 +6,7 @@ import pytest
 import discreet as dp
 from discreet.tuning import Settings, tune_for_compute
 from discreet.tuning.score import _rows
-from support.tunings import (
-    PLAN,
-    RATES,
-    RECORDS,
-    RIGHT,
-    honest,
-    private,
-    scores,
-    train,
-)
+from support.tunings import PLAN, RATES, RECORDS, RIGHT, honest, private, scores, train
 
 
 def test_scores_are_noised_and_near_the_truth() -> None:

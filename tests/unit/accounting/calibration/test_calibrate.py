@@ -5,20 +5,9 @@ import time
 import pytest
 
 from discreet.accounting.calibration.calibrate import Calibration, calibrate, solve
-from discreet.accounting.calibration.unknowns import (
-    NoiseMultiplier,
-    Steps,
-    Unknown,
-)
+from discreet.accounting.calibration.unknowns import NoiseMultiplier, Steps, Unknown
 from discreet.errors import ParameterError
-from discreet.ledger.events import (
-    Everything,
-    FixedSize,
-    GaussianSum,
-    Poisson,
-    Shuffled,
-    Step,
-)
+from discreet.ledger.events import Everything, FixedSize, GaussianSum, Poisson, Shuffled, Step
 from discreet.units import Adjacency
 
 TWO = Step(Poisson(0.01), [GaussianSum("a", 1.0, 2.0), GaussianSum("b", 3.0, 7.0)])

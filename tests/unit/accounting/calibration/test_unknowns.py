@@ -22,13 +22,7 @@ from discreet.accounting.calibration.unknowns import (
 from discreet.accounting.normalise import normalise
 from discreet.accounting.rdp import composed
 from discreet.errors import AccountingError, ParameterError
-from discreet.ledger.events import (
-    Everything,
-    GaussianSum,
-    LaplaceSum,
-    Poisson,
-    Step,
-)
+from discreet.ledger.events import Everything, GaussianSum, LaplaceSum, Poisson, Step
 from discreet.units import Adjacency
 
 TWO = Step(Poisson(0.01), [GaussianSum("a", 1.0, 2.0), GaussianSum("b", 3.0, 7.0)])

@@ -16,11 +16,6 @@ def ledger(tmp_path: Path) -> Path:
     return path
 
 
-def head_of(path: Path) -> str:
-    with dp.Ledger.open(path, "r") as ledger:
-        return ledger.head()
-
-
 def test_rows_may_be_added_after_a_head_was_noted(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     with dp.Ledger.open(path, budget=dp.Odometer(delta=1e-6)) as ledger:

@@ -10,11 +10,7 @@ from discreet.ledger.storage.book import Book, follow
 from discreet.ledger.storage.codec import encode
 from discreet.ledger.storage.rows import Began, Ended, Held, Marked, Opened, Reserved, Row, Settled
 from discreet.ledger.terms import Rule, Terms
-from support.examples import (
-    INFO,
-    OTHER_STEP,
-    STEP,
-)
+from support.examples import INFO, OTHER_STEP, STEP
 
 
 def read(*rows: Row) -> Book:

@@ -8,13 +8,7 @@ import pytest
 
 import discreet as dp
 from discreet.ledger.storage.store import Store
-from support.examples import (
-    INFO,
-    STEP,
-    counts,
-    roomy_ledger,
-    varied_ledger,
-)
+from support.examples import INFO, STEP, counts, roomy_ledger, varied_ledger
 
 
 @pytest.fixture

@@ -10,13 +10,7 @@ import pytest
 import discreet as dp
 from discreet.accounting import hit_rate, profile_of
 from discreet.report.facts.curves import unamplified
-from support.reports import (
-    DELTA,
-    INFO,
-    STEP,
-    ledger_of,
-    step_of,
-)
+from support.reports import DELTA, INFO, STEP, ledger_of, step_of
 
 
 def test_epsilon_over_steps_ends_in_the_claim_and_is_certified_before() -> None:

@@ -5,16 +5,7 @@ from dataclasses import replace
 import pytest
 
 import discreet as dp
-from support.reports import (
-    DELTA,
-    INFO,
-    STEP,
-    executed,
-    extend,
-    ledger_of,
-    listed,
-    planned,
-)
+from support.reports import DELTA, INFO, STEP, executed, extend, ledger_of, listed, planned
 
 FILTERED = replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
 BUDGET = dp.Filter(epsilon=2.0, delta=DELTA)

@@ -5,13 +5,7 @@ import json
 import pytest
 
 import discreet as dp
-from support.reports import (
-    DELTA,
-    INFO,
-    STEP,
-    items,
-    ledger_of,
-)
+from support.reports import DELTA, INFO, STEP, items, ledger_of
 
 
 @pytest.mark.parametrize("reason", ["", "power failure"])

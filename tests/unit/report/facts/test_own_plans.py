@@ -5,11 +5,7 @@ import pytest
 import discreet as dp
 from discreet.ledger.rules import HasTerms
 from discreet.report.facts.own_plans import agreement, differences, known_delta, own_plans
-from support.reports import (
-    DELTA,
-    ledger_of,
-    planned,
-)
+from support.reports import DELTA, ledger_of, planned
 
 PLAN = planned()
 

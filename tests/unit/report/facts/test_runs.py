@@ -12,15 +12,7 @@ from discreet.report.facts.runs import (
     growth,
     run_state,
 )
-from support.reports import (
-    DELTA,
-    INFO,
-    STEP,
-    extend,
-    ledger_of,
-    listed,
-    step_of,
-)
+from support.reports import DELTA, INFO, STEP, extend, ledger_of, listed, step_of
 
 
 def test_several_runs_with_different_steps_are_one_claim() -> None:

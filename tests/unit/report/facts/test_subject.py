@@ -6,11 +6,7 @@ import pytest
 
 import discreet as dp
 from discreet.report import Subject
-from support.reports import (
-    DELTA,
-    STEP,
-    ledger_of,
-)
+from support.reports import DELTA, STEP, ledger_of
 
 
 def test_names_are_shown_and_what_nobody_named_has_room() -> None:

@@ -5,11 +5,7 @@ import pytest
 import discreet as dp
 from discreet._digits import upward
 from discreet.report.formats.stamp import read_stamp
-from support.reports import (
-    DELTA,
-    STEP,
-    ledger_of,
-)
+from support.reports import DELTA, STEP, ledger_of
 
 
 @pytest.mark.parametrize("form", ["html", "markdown", "json"])

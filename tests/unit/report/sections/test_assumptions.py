@@ -5,13 +5,7 @@ from dataclasses import replace
 import pytest
 
 import discreet as dp
-from support.reports import (
-    DELTA,
-    INFO,
-    items,
-    ledger_of,
-    step_of,
-)
+from support.reports import DELTA, INFO, items, ledger_of, step_of
 
 
 @pytest.mark.parametrize(

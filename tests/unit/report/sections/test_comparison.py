@@ -4,13 +4,7 @@ import json
 from dataclasses import replace
 
 import discreet as dp
-from support.reports import (
-    DELTA,
-    STEP,
-    audit_of,
-    ledger_of,
-    step_of,
-)
+from support.reports import DELTA, STEP, audit_of, ledger_of, step_of
 
 
 def found(report: dp.Report) -> list[tuple[str, str]]:

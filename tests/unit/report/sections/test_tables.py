@@ -7,12 +7,7 @@ import pytest
 
 import discreet as dp
 from discreet.report.sections.tables import cost_share, share_words
-from support.reports import (
-    DELTA,
-    INFO,
-    STEP,
-    ledger_of,
-)
+from support.reports import DELTA, INFO, STEP, ledger_of
 
 
 @pytest.mark.parametrize(
