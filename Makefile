@@ -1,6 +1,6 @@
 # make install   create .venv with everything the tests and the demo need
 # make demo      train a small model privately; writes out/demo.ledger, out/plan.toml and out/report.html
-# make quick     linters and the tests of the parts that need no torch (under two minutes)
+# make quick     linters and the unit tests that are fast and start no process (under two minutes)
 # make test      linters, types, import contracts, all tests (a few minutes); gets Chromium where there is none (scripts/chromium)
 # make test-full the same with the slow suites
 # make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
@@ -39,6 +39,7 @@ check:
 	$(BIN)/python scripts/wrap_markdown.py --check $(PAGES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/house.py
 
 browser:
 	@scripts/chromium > /dev/null
@@ -46,8 +47,7 @@ browser:
 quick:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest --numprocesses auto tests/unit/ledger tests/unit/test_budget.py tests/unit/test_units.py tests/unit/mechanisms \
-		tests/unit/sampling tests/unit/numerics tests/unit/aggregation tests/unit/report tests/architecture
+	$(BIN)/python -m pytest --numprocesses auto -m 'not full and not slow' tests/unit tests/architecture
 
 test: check browser
 	$(BIN)/python -m pytest --numprocesses auto

@@ -301,7 +301,8 @@ def times(results: Sequence[Result]) -> tuple[str, str, str]:
 
 def speed_up(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
     """Median over tasks of their time over ours."""
-    return f"{statistics.median(b.seconds / a.seconds for a, b in zip(ours, theirs, strict=True)):.0f}x"
+    ratios = [b.seconds / a.seconds for a, b in zip(ours, theirs, strict=True)]
+    return f"{statistics.median(ratios):.0f}x"
 
 
 def report_queries(grid: Sequence[Setting], answers: dict[str, list[Result]]) -> None:

@@ -1,6 +1,7 @@
 """One private step of this tree against the same step of another tree of the library, in turns.
 
-    python -m benchmarks.against OTHER/src                      # every model of benchmarks/models.py, and a small one
+    # every model of benchmarks/models.py, and a small one
+    python -m benchmarks.against OTHER/src
     python -m benchmarks.against OTHER/src --tasks MLP --seconds 20
 
 Each tree has a process of its own, which takes a step when it is told to. The two take turns, so
@@ -106,7 +107,8 @@ def compare(task: str, other: Path, seconds: float) -> str:
     ratios = [new / old for old, new in zip(samples[0], samples[1], strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4)
     return (
-        f"| {task} | {plain:.2f} | {before:.2f} | {after:.2f} | {after / before:.3f} | {low:.2f} to {high:.2f} "
+        f"| {task} | {plain:.2f} | {before:.2f} | {after:.2f} | {after / before:.3f} | {low:.2f} "
+        f"to {high:.2f} "
         f"| {before / plain:.2f} | {after / plain:.2f} | {len(ratios)} |"
     )
 

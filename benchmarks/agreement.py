@@ -24,7 +24,8 @@ from discreet import Numerics
 
 NOISE_MULTIPLIER = 1e-6
 FLOATS = 1e-3  # what norms and sums in float32 may be off, as a share
-ROUNDED_UP = 2e-2  # ours: norms from Gram matrices are raised by what their rounding may be, so it clips a little more
+# ours: norms from Gram matrices are raised by what their rounding may be, so it clips a little more
+ROUNDED_UP = 2e-2
 
 
 def looped(model: nn.Module, batch: Batch) -> None:

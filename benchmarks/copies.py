@@ -1,7 +1,8 @@
 """Several augmentations of each record: what a private step takes, against one with as many records
 as there are copies.
 
-    python -m benchmarks.copies                               # logistic, MLP and MNIST CNN, 4 copies; a few minutes
+    # logistic, MLP and MNIST CNN, 4 copies; a few minutes
+    python -m benchmarks.copies
     python -m benchmarks.copies --tasks "CIFAR CNN" --copies 8
 
 All but the first see as many rows: K times the records, K copies of each, or K copies that the loss

@@ -39,7 +39,10 @@ def print_table(verdict: Verdict) -> None:
 def row(tally: Tally) -> str:
     """The numbers of one line."""
     excess = tally.charged - tally.released + tally.under
-    return f"{tally.kills:>8,}{tally.released:>10,}{tally.charged:>10,}{excess:>8,}{tally.under:>7,}{tally.damaged:>9,}"
+    return (
+        f"{tally.kills:>8,}{tally.released:>10,}{tally.charged:>10,}{excess:>8,}"
+        f"{tally.under:>7,}{tally.damaged:>9,}"
+    )
 
 
 def main() -> int:
@@ -78,7 +81,8 @@ def main() -> int:
         print(error)
     total = verdict.total
     print(
-        f"{total.kills:,} kills on {verdict.ledgers:,} ledgers in {seconds:.0f} s: {total.under} under-counts, "
+        f"{total.kills:,} kills on {verdict.ledgers:,} ledgers in {seconds:.0f} s: {total.under} "
+        "under-counts, "
         f"{total.damaged} damaged files, {len(verdict.errors)} other errors; "
         f"{verdict.journals:,} left a transaction under way"
     )

@@ -2,7 +2,8 @@
 tables of docs/growth.md.
 
     python -m benchmarks.growth > docs/growth.md
-    python -m benchmarks.growth --series batch --contender "opacus ghost"    # one series, another contender
+    # one series, another contender
+    python -m benchmarks.growth --series batch --contender "opacus ghost"
 
 One series varies one number. Each row is measured as in `benchmarks/step.py`: both contenders take
 turns in one process.
@@ -33,8 +34,8 @@ WIDTHS = {
 }  # parameters, about: width of the hidden layers
 HEADER = """# How the cost of a step grows
 
-`{command}`, one thread, torch {torch}. Medians of the CPU time of steps that take turns; peak memory
-over what is resident without a step."""
+`{command}`, one thread, torch {torch}. Medians of the CPU time of steps that take turns; peak
+memory over what is resident without a step."""
 
 Series = tuple[
     str, str, dict[str, Task]

@@ -95,7 +95,9 @@ def mnist_cnn() -> nn.Module:
 
 
 def cifar_cnn() -> nn.Module:
-    """Six 3 x 3 convolutions with GroupNorm, a pooling after every second; 0.29 million parameters."""
+    """Six 3 x 3 convolutions with GroupNorm, a pooling after every second;
+    0.29 million parameters.
+    """
     layers: list[nn.Module] = []
     channels = [3, 32, 32, 64, 64, 128, 128]
     for number, (here, there) in enumerate(itertools.pairwise(channels), 1):

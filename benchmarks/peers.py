@@ -90,7 +90,9 @@ def ghost(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
 
 
 def vmapped(model: nn.Module, batch: Batch, noise_multiplier: float) -> Step:
-    """What one writes by hand with torch.func: vmap of grad, then clip and sum; noise from torch."""
+    """What one writes by hand with torch.func: vmap of grad, then clip and sum;
+    noise from torch.
+    """
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
     parameters = dict(model.named_parameters())
 

@@ -1,6 +1,6 @@
 """Time and peak memory of one private step, as a ratio to a plain step of SGD in the same run.
 
-    python -m benchmarks.step                              # every model, every contender; a quarter of an hour
+    python -m benchmarks.step                              # all models and contenders; 15 minutes
     python -m benchmarks.step --tasks MLP LSTM --malloc    # some of them, with freed memory kept
     python -m benchmarks.step --json out/step.json         # the figures as JSON, too
 

@@ -10,7 +10,8 @@ with its checks, to the last step and the closing of the ledger. It is compared 
 of as many steps of the same expected size on the same data, model and optimizer:
 
     loader    what people write: a DataLoader with shuffle=True, which collates records one by one
-    tensors   rows of the same tensors taken at once, as a private run does where it can; nothing faster is known to us
+    tensors   rows of the same tensors taken at once, as a private run does where it can; nothing
+              faster is known to us
 
 The ratio to `loader` is what a user notices; the ratio to `tensors` says what privacy costs once
 the DataLoader's share is taken away. Finding the noise for a target (`Plan.dpsgd`) happens once
@@ -283,7 +284,8 @@ def show(task: Task, taken: dict[str, list[Taken]]) -> None:
         for field in ("total", "begin", "first", "rest")
     }
     print(
-        f"private - loader: {more['total']:+.0f} ms, of which begin {more['begin']:+.0f}, first step {more['first']:+.0f}, "
+        f"private - loader: {more['total']:+.0f} ms, of which begin {more['begin']:+.0f}, first "
+        f"step {more['first']:+.0f}, "
         f"{plan.steps - 1} further steps {more['rest']:+.0f}"
     )
 

@@ -1,7 +1,7 @@
 """Wrap the prose of Markdown files at 100 columns.
 
-    python scripts/wrap_markdown.py FILE ...            rewrites files
-    python scripts/wrap_markdown.py --check FILE ...    names lines that are wider; exit code 1 if any
+    python scripts/wrap_markdown.py FILE ...           rewrites files
+    python scripts/wrap_markdown.py --check FILE ...   names wider lines; exit code 1 if any
 
 Only paragraphs, list items and quotations with a wide line are wrapped anew. Tables, code, headings
 and lines without a blank to break at stay as they are.

@@ -2,9 +2,9 @@
 so.
 
 python -m benchmarks.utility --list                      # recipes, their data sets and goals
-python -m benchmarks.utility mnist --epsilon 1.2         # three runs; adds them to benchmarks/utility/results
+python -m benchmarks.utility mnist --epsilon 1.2         # three runs; adds them to the results
 python -m benchmarks.utility mnist --without-privacy     # the same recipe without privacy
-python -m benchmarks.utility all --replace               # everything that the page shows; about an hour
+python -m benchmarks.utility all --replace               # all that the page shows; about an hour
 python -m benchmarks.utility page                        # docs/utility.md from the results
 
 data.py       the data sets: which files, what is in them

@@ -14,17 +14,25 @@ from numpy.typing import NDArray
 
 __all__ = ["DIMENSION", "vectors"]
 
-_CATEGORIES = {  # as adult.names lists them; whatever is not in a list counts as unknown, a category of its own
-    "work": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, Never-worked",
-    "married": "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, Married-spouse-absent, Married-AF-spouse",
-    "occupation": "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, Prof-specialty, Handlers-cleaners, "
-    "Machine-op-inspct, Adm-clerical, Farming-fishing, Transport-moving, Priv-house-serv, Protective-serv, Armed-Forces",
+# As adult.names lists them; whatever is not in a list counts as unknown, a category of its own.
+_CATEGORIES = {
+    "work": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, "
+    "Without-pay, Never-worked",
+    "married": "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, "
+    "Married-spouse-absent, Married-AF-spouse",
+    "occupation": "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, "
+    "Prof-specialty, Handlers-cleaners, "
+    "Machine-op-inspct, Adm-clerical, Farming-fishing, Transport-moving, Priv-house-serv, "
+    "Protective-serv, Armed-Forces",
     "relationship": "Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried",
     "race": "White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black",
     "sex": "Female, Male",
-    "country": "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, Outlying-US(Guam-USVI-etc), India, Japan, "
-    "Greece, South, China, Cuba, Iran, Honduras, Philippines, Italy, Poland, Jamaica, Vietnam, Mexico, Portugal, "
-    "Ireland, France, Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, Hungary, Guatemala, Nicaragua, "
+    "country": "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, "
+    "Outlying-US(Guam-USVI-etc), India, Japan, "
+    "Greece, South, China, Cuba, Iran, Honduras, Philippines, Italy, Poland, Jamaica, Vietnam, "
+    "Mexico, Portugal, "
+    "Ireland, France, Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, Hungary, "
+    "Guatemala, Nicaragua, "
     "Scotland, Thailand, Yugoslavia, El-Salvador, Trinadad&Tobago, Peru, Hong, Holand-Netherlands",
 }
 _COLUMNS = {

@@ -143,7 +143,9 @@ def _windows(places: int, count: int) -> Tensor:
 
 
 def _scale(features: Tensor) -> Tensor:
-    """One over the standard deviation, such that rows have a mean squared norm of about one half."""
+    """One over the standard deviation,
+    such that rows have a mean squared norm of about one half.
+    """
     variance = features.var(0)
     floored = variance.clamp_min(_FLOOR * float(variance.median()))
     return (2.0 * float((variance / floored).sum()) * floored).rsqrt()

@@ -23,16 +23,20 @@ _NEAR = 1.25  # a published epsilon so close, as a ratio, stands in the same row
 
 _HEAD = """# Accuracy at a certified epsilon
 
-Written by `python -m benchmarks.utility page` from [the results of single runs](../benchmarks/utility), which
-`make bench-utility` repeats. One record is protected, under add-or-remove adjacency. How to read the table:
+Written by `python -m benchmarks.utility page` from
+[the results of single runs](../benchmarks/utility), which `make bench-utility` repeats. One record
+is protected, under add-or-remove adjacency. How to read the table:
 
-* *certified*: the largest upper bound on epsilon, over all runs, that the accountant read from the run's own ledger. It covers
-  whatever was asked of the training data: statistics of features, covariances, gradients. Not what was tuned: see each recipe.
+* *certified*: the largest upper bound on epsilon, over all runs, that the accountant read from the
+  run's own ledger. It covers whatever was asked of the training data: statistics of features,
+  covariances, gradients. Not what was tuned: see each recipe.
 * *accuracy*: on the test data, mean of the runs ± their standard deviation (least to most).
-* *without*: mean of the same recipe without privacy; *gap*: how far below it the private mean is, in points.
-* *published*: what others reached at about this epsilon, [with citations below](#published-figures); `?` was not checked.
-* *time*: CPU seconds of the slowest run (by the clock, on two cores that also had other work) + (by the clock: to load the
-  data and to compute features that need no privacy, once for several runs).
+* *without*: mean of the same recipe without privacy; *gap*: how far below it the private mean is,
+  in points.
+* *published*: what others reached at about this epsilon,
+  [with citations below](#published-figures); `?` was not checked.
+* *time*: CPU seconds of the slowest run (by the clock, on two cores that also had other work) + (by
+  the clock: to load the data and to compute features that need no privacy, once for several runs).
 """
 
 _COLUMNS = (
@@ -86,7 +90,9 @@ def _table(every: Iterable[Recipe[Any]], folder: Path) -> Iterator[str]:
     for recipe in every:
         plain = Results.read(folder, recipe.name, None)
         for epsilon in recipe.epsilons:
-            yield f"| {' | '.join(_row(recipe, Results.read(folder, recipe.name, epsilon), plain))} |"
+            yield (
+                f"| {' | '.join(_row(recipe, Results.read(folder, recipe.name, epsilon), plain))} |"
+            )
 
 
 def _row(recipe: Recipe[Any], found: Results, plain: Results) -> list[str]:
@@ -201,7 +207,10 @@ def _section(recipe: Recipe[Any], folder: Path) -> Iterator[str]:
         if last.certified is None:
             continue
         target = f"Epsilon {epsilon:g} at delta {last.certified.delta:g}"
-        yield f"{target} (`python -m benchmarks.utility {recipe.name} --epsilon {epsilon:g}`): {_runs(found)}. Charged:\n"
+        yield (
+            f"{target} (`python -m benchmarks.utility {recipe.name} --epsilon {epsilon:g}`): "
+            f"{_runs(found)}. Charged:\n"
+        )
         yield from (f"* {charge}" for charge in last.certified.charges)
         yield ""
     plain = Results.read(folder, recipe.name, None)

@@ -1,4 +1,6 @@
-"""What a recipe is: data to public features, features to a model whose training one ledger covers."""
+"""What a recipe is: data to public features,
+features to a model whose training one ledger covers.
+"""
 
 from __future__ import annotations
 

@@ -26,12 +26,8 @@ from discreet.sampling import Sampler
 Array = NDArray[np.float64]
 
 DELTA, STEPS, PROBABILITY, LEARNING_RATE = 1e-5, 60, 0.5, 1.0
-COLUMNS = (
-    20,
-    1,
-    27,
-    24,
-)  # worst radius, mean texture, worst concave points, worst smoothness: four measures named by doctors
+# Worst radius, mean texture, worst concave points, worst smoothness: four that doctors named.
+COLUMNS = (20, 1, 27, 24)
 CENTRES, WIDTHS = (
     np.array([16.0, 20.0, 0.1, 0.13]),
     np.array([8.0, 10.0, 0.1, 0.04]),

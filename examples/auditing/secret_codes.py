@@ -106,7 +106,8 @@ def train(plan: dp.Plan, texts: Tensor, canaries: Canaries) -> nn.Module:
     model = Characters()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     with (
-        dp.Ledger.in_memory() as ledger,  # these texts are made up; a real ledger belongs to its data set and is kept
+        # These texts are made up; a real ledger belongs to its data set and is kept.
+        dp.Ledger.in_memory() as ledger,
         training.PrivateRun(model, plan, ledger=ledger, canaries=canaries) as run,
     ):
         for batch in run.batches(TensorDataset(texts), progress=False):
@@ -155,7 +156,8 @@ def main() -> None:
             f"{name}{'*' if inside else ''} {one:.1f}" for one, name, inside in listed
         )
         print(
-            f"{kind}: median exposure of codes that were in {np.median(bits[canaries.inside]):.1f} bits, "
+            f"{kind}: median exposure of codes that were in "
+            f"{np.median(bits[canaries.inside]):.1f} bits, "
             f"of codes that were out {np.median(bits[~canaries.inside]):.1f} bits"
         )
         print(f"    (* was in) {shown}")

@@ -23,8 +23,10 @@ from support.source import (
 
 LEDGER_ALONE = f"""
 import sys
-sys.modules.update(dict.fromkeys(["numpy", "scipy", "torch"]))   # a module that is None cannot be imported
-sys.modules["discreet"] = type(sys)("discreet")                  # the package without its accountants
+# A module that is None cannot be imported.
+sys.modules.update(dict.fromkeys(["numpy", "scipy", "torch"]))
+# The package without its accountants.
+sys.modules["discreet"] = type(sys)("discreet")
 sys.modules["discreet"].__path__ = [{str(PACKAGE)!r}]
 from discreet.ledger import Ledger
 Ledger.in_memory().verify()

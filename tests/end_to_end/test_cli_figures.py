@@ -17,7 +17,8 @@ import contextlib, io, json, sys, time
 import scipy.fft, scipy.optimize, scipy.special, jinja2, rich.console
 from discreet.cli import main
 with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
-    main(["plan", "--epsilon", "words"])  # refused, after typer has imported what it reads options with
+    # Refused, after typer has imported what it reads options with.
+    main(["plan", "--epsilon", "words"])
 out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
 began = time.process_time()
 with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):

@@ -53,7 +53,8 @@ def without(*refused: str, at: Path) -> dict[str, str]:
 def test_without_torch_every_command_but_the_demo_works(folder: Path, tmp_path: Path) -> None:
     environment = without("torch", "sklearn", "matplotlib", "numba", at=tmp_path / "site")
     script = (
-        "import os, sys, scipy.fft, scipy.optimize, scipy.special, discreet.report\nfrom discreet.cli import main\n"
+        "import os, sys, scipy.fft, scipy.optimize, scipy.special, discreet.report\n"
+        "from discreet.cli import main\n"
         "for case in sys.argv[1].split(';'):\n"
         "    if not os.fork():\n        main(case.split())\n"
         "    print('code', os.waitstatus_to_exitcode(os.wait()[1]), flush=True)\n"

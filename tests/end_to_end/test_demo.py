@@ -107,9 +107,8 @@ def interrupted(folder: Path) -> tuple[int, str, str]:
 
 def test_an_interrupt_ends_it_with_one_line_and_a_sound_ledger(tmp_path: Path) -> None:
     found = 0, "", ""
-    for attempt in range(
-        4
-    ):  # Python, or an import of another library, may swallow an interrupt: then it goes on to its end
+    # Python, or an import of another library, may swallow an interrupt: then it goes on to its end.
+    for attempt in range(4):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         found = interrupted(folder)

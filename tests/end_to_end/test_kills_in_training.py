@@ -2,11 +2,14 @@
 not cover.
 
 For every training that came to its end in spite of the kills:
-  charged >= drawn     the ledger counts every step whose noise was drawn, also those that a resumed process took again
+  charged >= drawn     the ledger counts every step whose noise was drawn, also those that a
+                       resumed process took again
   distinct noise       no two releases share their noise, in whichever process they happened (P20)
 and, as the ledger is held to
-  an odometer          count == planned: the model went through exactly the planned number of optimizer steps
-  a list               charged <= planned, and the guarantee is that of the plan: steps that a kill lost are lost
+  an odometer          count == planned: the model went through exactly the planned number of
+                       optimizer steps
+  a list               charged <= planned, and the guarantee is that of the plan: steps that a kill
+                       lost are lost
 """
 
 import os

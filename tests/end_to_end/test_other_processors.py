@@ -35,7 +35,8 @@ SUITES = {
     ),
     "training": (
         "tests/unit/training",
-        "--ignore=tests/unit/training/data/test_loading.py",  # these wait for other processes, and compute little
+        # These wait for other processes, and compute little.
+        "--ignore=tests/unit/training/data/test_loading.py",
         "--ignore=tests/unit/training/shown/test_logs.py",
     ),
 }
@@ -54,7 +55,9 @@ print(json.dumps({
     "torch": torch.backends.cpu.get_cpu_capability(),
     "numba": numba.config.CPU_NAME,
     "threads": torch.get_num_threads(),
-    "digits": {name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in computed.items()},
+    "digits": {
+        name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in computed.items()
+    },
 }))
 """
 

@@ -41,14 +41,16 @@ LONG = "<script>alert(1)</script>" + "x" * 150
 # What reaches over the right edge of the window and does not scroll inside a box of its own.
 OVERFLOWING = """() => [...document.querySelectorAll('body *')].filter(e => {
     const box = e.getBoundingClientRect();
-    return box.width && box.right > document.documentElement.clientWidth + 1 && !e.closest('.scroll');
+    const outside = box.right > document.documentElement.clientWidth + 1;
+    return box.width && outside && !e.closest('.scroll');
 }).map(e => e.tagName + '.' + e.className)"""
 RED = """element => {
     const [r, g, b] = getComputedStyle(element).color.match(/\\d+/g).map(Number);
     return r > 120 && r > 2 * Math.max(g, b);
 }"""
 BRIGHTNESS = """selector => {
-    const [r, g, b] = getComputedStyle(document.querySelector(selector)).backgroundColor.match(/\\d+/g).map(Number);
+    const style = getComputedStyle(document.querySelector(selector));
+    const [r, g, b] = style.backgroundColor.match(/\\d+/g).map(Number);
     return (r + g + b) / 765;
 }"""
 

@@ -95,9 +95,8 @@ def test_p34_groups_share_one_sample_and_one_charge(tmp_path: Path) -> None:
     curve = [
         float(percent) for percent in re.findall(r"private training accuracy (-?[0-9]+)%", out)
     ]
-    late = (
-        sum(curve[-3:]) / 3
-    )  # the private metric follows the training: from about 64 % to about 92 %, noise about 4 % each
+    # The private metric follows the training: from about 64 % to about 92 %, noise about 4 % each.
+    late = sum(curve[-3:]) / 3
     assert curve[0] < late == pytest.approx(accuracy(out), abs=15.0)
 
 

@@ -126,7 +126,8 @@ def test_the_number_of_threads_changes_no_digit() -> None:
     script = (
         "import discreet as dp\n"
         "for q, z, k in ((.01, 1., 10_000), (1e-3, .7, 200), (.2, 3., 1000)):\n"
-        "    g = dp.account([(dp.ledger.Step(dp.Poisson(q), dp.ledger.GaussianSum('g', 1, z)), k)], delta=1e-7,\n"
+        "    g = dp.account([(dp.ledger.Step(dp.Poisson(q), dp.ledger.GaussianSum('g', 1, z)), "
+        "k)], delta=1e-7,\n"
         "                   adjacency=dp.Adjacency.ADD_OR_REMOVE)\n"
         "    print(g.lower.hex(), g.upper.hex(), g.estimate.hex())\n"
     )

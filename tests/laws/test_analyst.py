@@ -353,7 +353,9 @@ def test_a_filter_is_fixed_before_the_first_release() -> None:
 
 
 def test_equal_runs_stay_within_what_an_odometer_claims() -> None:
-    """Each level has its own share of delta, because how many runs there are is decided by looking."""
+    """Each level has its own share of delta,
+    because how many runs there are is decided by looking.
+    """
     epsilon, delta = 1.0, 1e-3
     menu = _menu_of_equal_runs(epsilon, delta)
     game = Game(

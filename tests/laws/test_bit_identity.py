@@ -39,7 +39,9 @@ Candidates = Callable[[NDArray[np.uint64], float, NDArray[np.float64]], NDArray[
 def through_torch(
     words: NDArray[np.uint64], scale: float, out: NDArray[np.float64]
 ) -> NDArray[np.intp]:
-    """The map by torch's own log, cos and sin, with a margin that is far wider than their errors."""
+    """The map by torch's own log, cos and sin,
+    with a margin that is far wider than their errors.
+    """
     first, second = words[0::2], words[1::2]
     uniform = torch.from_numpy((first >> np.uint64(1)).astype(np.float64) * 2.0**-63)
     angle = torch.from_numpy(

@@ -15,7 +15,9 @@ from support.examples import INFO, OTHER_STEP, STEP, roomy_ledger
 
 
 class Histories(RuleBasedStateMachine):
-    """Reserve, take, settle, lose, reopen, in any order, against a plain count of what was taken."""
+    """Reserve, take, settle, lose, reopen, in any order,
+    against a plain count of what was taken.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,9 @@ def clipped(
     clip_norm: float = 1.0,
     bound: Bound | None = None,
 ) -> Tensor:
-    """The sum of clipped gradients, in passes of `size` records, as a run computes it before noise."""
+    """The sum of clipped gradients, in passes of `size` records,
+    as a run computes it before noise.
+    """
     bound = bound or dp.Gaussian(clip_norm, 1.0).bind(engine.leaves)
     # Another group than the one that is charged, so spreads are held back, as with certified
     # numerics.
@@ -126,7 +128,9 @@ def test_p01_a_record_of_any_size_moves_the_sum_by_at_most_the_clip_norm() -> No
 
 
 def test_p02_clip_norm_and_noise_are_read_from_one_place() -> None:
-    """A threshold that moved by 100: sums and noise are both in units of it, so their ratio stays."""
+    """A threshold that moved by 100: sums and noise are both in units of it,
+    so their ratio stays.
+    """
     engine = Engine(nn.Linear(4, 3))
     batch = (torch.randn(1, 4) * 100.0,)
     bound = dp.AdaptiveClip(dp.Gaussian(1.0, 1.1), quantile=0.5, count_noise_std=10.0).bind(

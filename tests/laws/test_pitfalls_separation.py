@@ -159,7 +159,9 @@ def test_t06_what_a_record_contributes_does_not_depend_on_its_place(name: str) -
 
 
 def test_t06_memory_that_nobody_has_written_holds_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It could hold records of earlier passes. Here torch fills it with NaN to show who reads it."""
+    """It could hold records of earlier passes.
+    Here torch fills it with NaN to show who reads it.
+    """
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
@@ -321,7 +323,9 @@ def failing_for_the_special_one(model: Any, batch: Any) -> Tensor:
 
 
 def test_t14_an_error_of_one_record_does_not_decide_how_the_others_are_computed() -> None:
-    """Wrong: the records of the pass are computed one by one, where the error need not come again."""
+    """Wrong: the records of the pass are computed one by one,
+    where the error need not come again.
+    """
     engine = Engine(nn.Linear(4, 3))
     list(engine.passes(squares, ordinary(), RECORDS, RECORDS))
     with pytest.raises(RuntimeError, match="out of bounds"):

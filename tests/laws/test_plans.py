@@ -1,4 +1,6 @@
-"""Laws of plans: files lose nothing, nothing unknown gets in, what is planned is what is charged."""
+"""Laws of plans: files lose nothing, nothing unknown gets in,
+what is planned is what is charged.
+"""
 
 import copy
 import json

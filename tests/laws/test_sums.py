@@ -252,7 +252,9 @@ def test_fixed_places_need_a_bound_for_one_microbatch_only(
 
 
 def with_record(order: Sequence[int], j: int) -> tuple[int, ...]:
-    """The coupling of the proof: record X takes place j, and whoever stood there moves to the end."""
+    """The coupling of the proof: record X takes place j,
+    and whoever stood there moves to the end.
+    """
     if j == len(order):
         return (*order, X)
     return (*order[:j], X, *order[j + 1 :], order[j])

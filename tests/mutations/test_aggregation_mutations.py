@@ -62,7 +62,8 @@ MUTATIONS = [
     Mutation(
         "P01 no clipping",
         replaced(Group, "weights", lambda self, norms: np.ones(len(norms))),
-        f"{NOISE}::test_the_mean_of_the_release_is_the_clipped_sum",  # a record above its bound is dropped by the integer check
+        # A record above its bound is dropped by the integer check.
+        f"{NOISE}::test_the_mean_of_the_release_is_the_clipped_sum",
     ),
     Mutation(
         "P23 noise of the mean on the sum",

@@ -14,7 +14,7 @@ from discreet.training.passes.contributions import Contributions
 from discreet.training.passes.passes import Passes
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
-TESTS = "unit/training/test_augmentation.py"
+TESTS = "unit/training/data/test_copies.py"
 
 right_passes = Engine.passes
 
@@ -22,7 +22,9 @@ right_passes = Engine.passes
 def copies_as_records(
     self: Engine, loss: Any, batch: Any, records: int, present: int | Tensor
 ) -> Iterator[Any]:
-    """Every copy is clipped to the clip norm, and all copies are added up: K times the sensitivity."""
+    """Every copy is clipped to the clip norm, and all copies are added up:
+    K times the sensitivity.
+    """
     if not isinstance(loss, Augmented):
         return right_passes(self, loss, batch, records, present)
     here = Contributions({}, records, present).mask.repeat_interleave(loss.copies)

@@ -15,7 +15,7 @@ from unit.training.passes.test_batch_norm import _of
 
 ISOLATED = "laws/test_batch_norm.py::test_p09_no_record_is_seen_through_anothers"
 TESTS = "unit/training/passes/test_batch_norm.py"
-RUNS = "unit/training/passes/test_private_norms_in_runs.py"
+RUNS = "unit/training/passes/test_batch_norm.py"
 
 right_moments, right_note = _Layer.moments, Noting.note
 

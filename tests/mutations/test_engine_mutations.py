@@ -39,7 +39,9 @@ right_axes = Tape._axes
 
 
 def first_axis(self: Tape, func: Any, tensors: list[Tensor]) -> dict[int, Rows | None]:
-    """Whatever is as long as there are records along its first axis is taken for one row of each."""
+    """Whatever is as long as there are records along its first axis is taken for one row of
+    each.
+    """
     records = self.proof.count
     first = {id(tensor): Rows(0) for tensor in tensors if tensor.shape[:1] == (records,)}
     return {**right_axes(self, func, tensors), **first}
@@ -136,12 +138,14 @@ MUTATIONS = [
     Mutation(
         "P09 T06 nothing has to be proved, nor is it compared",
         neither_proved_nor_compared,
-        "laws/test_pitfalls_separation.py::test_t06_a_coupling_that_only_some_records_trigger_is_seen_without_them",
+        "laws/test_pitfalls_separation.py::"
+        "test_t06_a_coupling_that_only_some_records_trigger_is_seen_without_them",
     ),
     Mutation(
         "P11 nothing has to be proved, and a loss couples records",
         replaced(Proof, "require_rows", no_proof),
-        f"{LAWS}::test_p11_a_mean_over_the_tokens_of_the_batch_becomes_one_over_those_of_each_record",
+        f"{LAWS}::"
+        "test_p11_a_mean_over_the_tokens_of_the_batch_becomes_one_over_those_of_each_record",
     ),
     Mutation(
         "P11 statistics are not looked at",

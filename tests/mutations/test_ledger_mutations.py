@@ -20,7 +20,10 @@ from support.mutations import Mutation, assert_caught, by_name, replaced
 DAMAGE = "laws/test_damage.py"
 EVENTS = "unit/ledger/events/test_step.py"
 LEDGER = "unit/ledger/test_ledger.py"
-COMMITMENTS = "unit/ledger/test_commitments.py"
+LEASE = "unit/ledger/test_lease.py"
+BOOK = "unit/ledger/storage/test_book.py"
+STORE = "unit/ledger/storage/test_store.py"
+RUN = "unit/ledger/test_run.py"
 BUDGET = "unit/test_budget.py"
 
 
@@ -86,12 +89,12 @@ MUTATIONS = [
     Mutation(
         "P41 an open reservation counts nothing",
         replaced(book._Run, "record", records(lambda count, unsettled: count - unsettled)),
-        f"{LEDGER}::test_a_reservation_counts_in_full_until_it_is_settled",
+        f"{LEASE}::test_a_reservation_counts_in_full_until_it_is_settled",
     ),
     Mutation(
         "P33 the ledger drops the count",
         replaced(book._Run, "record", records(lambda count, unsettled: min(count, 1))),
-        f"{LEDGER}::test_a_lease_never_left_counts_in_full",
+        f"{LEASE}::test_a_lease_never_left_counts_in_full",
     ),
     Mutation(
         "P34 numbers keep the type they came in",
@@ -101,17 +104,17 @@ MUTATIONS = [
     Mutation(
         "P41 a lease gives more than was charged",
         replaced(dp.ledger.Lease, "take", take_without_limit),
-        f"{LEDGER}::test_a_lease_gives_no_more_than_was_reserved",
+        f"{LEASE}::test_a_lease_gives_no_more_than_was_reserved",
     ),
     Mutation(
         "P20 a forked child takes its parent's steps again",
         replaced(_process, "current", lambda: "always the same"),
-        f"{LEDGER}::test_p20_a_fork_can_neither_take_nor_settle_nor_write",
+        f"{LEASE}::test_p20_a_fork_can_neither_take_nor_settle_nor_write",
     ),
     Mutation(
         "P20 a lease can be copied",
         replaced(dp.ledger.Lease, "__reduce_ex__", object.__reduce_ex__),
-        f"{LEDGER}::test_p20_a_lease_a_run_and_a_handle_cannot_be_copied",
+        f"{LEASE}::test_p20_a_lease_a_run_and_a_handle_cannot_be_copied",
     ),
     Mutation(
         "P38 the budget is not asked",
@@ -126,22 +129,22 @@ MUTATIONS = [
     Mutation(
         "a reservation can be settled twice",
         replaced(book.Book, "_settle", settle_again),
-        f"{LEDGER}::test_a_row_must_make_sense_after_those_before_it[rows7-not settled yet]",
+        f"{BOOK}::test_a_row_must_make_sense_after_those_before_it[rows7-not settled yet]",
     ),
     Mutation(
         "a commit may be lost with the power",
         shallow_synchronous,
-        f"{LEDGER}::test_power_loss_settings_are_in_force",
+        f"{STORE}::test_power_loss_settings_are_in_force",
     ),
     Mutation(
         "a list is not enforced",
         replaced(Snapshot, "check_list", lambda self: None),
-        f"{COMMITMENTS}::test_a_second_run_of_the_same_plan_is_refused_and_says_what_to_do",
+        f"{RUN}::test_a_second_run_of_the_same_plan_is_refused_and_says_what_to_do",
     ),
     Mutation(
         "a commitment does not count against the list",
         replaced(Snapshot, "_taken_or_left", Snapshot.charged),
-        f"{COMMITMENTS}::test_what_a_run_may_still_take_is_not_free_for_another",
+        f"{RUN}::test_what_a_run_may_still_take_is_not_free_for_another",
     ),
     Mutation(
         "T02 a budget holds only who names it",
@@ -156,12 +159,12 @@ MUTATIONS = [
     Mutation(
         "T04 a run that ended early counts as what it took",
         replaced(Snapshot, "counted", lambda self: tuple(self.charged().items())),
-        f"{COMMITMENTS}::test_t04_a_run_that_ends_early_costs_all_that_it_planned",
+        f"{RUN}::test_t04_a_run_that_ends_early_costs_all_that_it_planned",
     ),
     Mutation(
         "T04 a public reason frees what another run promised",
         replaced(Snapshot, "_promised", lambda self: {}),
-        f"{COMMITMENTS}::test_t04_a_reason_does_not_free_what_another_run_promised",
+        f"{RUN}::test_t04_a_reason_does_not_free_what_another_run_promised",
     ),
 ]
 

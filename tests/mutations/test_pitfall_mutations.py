@@ -30,7 +30,10 @@ from support.mutations import Mutation, assert_caught, by_name, replaced
 
 ENGINE = "laws/test_pitfalls_engine.py"
 RUN = "laws/test_pitfalls_run.py"
-K_MEANS = "end_to_end/test_examples.py::test_p44_private_k_means_spends_what_it_declares_and_noises_empty_clusters"
+K_MEANS = (
+    "end_to_end/test_examples.py::"
+    "test_p44_private_k_means_spends_what_it_declares_and_noises_empty_clusters"
+)
 
 right_backward, right_tap, right_measured = PrivateRun.backward, Call.tap, Contributions.measured
 right_in_torch, right_in_numpy = Stepping._noised, Aggregator._noised
@@ -170,7 +173,8 @@ MUTATIONS = [
     Mutation(
         "P40 amplification as (q epsilon, q delta)",
         replaced(composition, "math", FIRST_ORDER),
-        "unit/examples/test_composition.py::test_p40_linear_amplification_is_false_and_the_theorem_is_true",
+        "unit/examples/accounting/test_composition.py::"
+        "test_p40_linear_amplification_is_false_and_the_theorem_is_true",
     ),
     Mutation(
         "P41 the plan is charged and not the run",

@@ -22,7 +22,10 @@ from discreet.randomness import (
 from discreet.units import Randomness
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
-NOISE = "statistics/test_aggregation.py::test_p23_the_noise_of_every_mechanism_is_what_the_plan_states[groups]"
+NOISE = (
+    "statistics/test_aggregation.py::"
+    "test_p23_the_noise_of_every_mechanism_is_what_the_plan_states[groups]"
+)
 GAUSSIAN = "unit/randomness/test_gaussian.py"
 REFINE = "unit/randomness/test_refine.py"
 SOURCE = "unit/randomness/test_source.py"

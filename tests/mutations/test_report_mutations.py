@@ -17,8 +17,12 @@ from discreet.report.formats.document import Item
 from discreet.report.sections import assumptions, checklist, deviations, headline
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
 
+ASSUMPTIONS = "unit/report/sections/test_assumptions.py"
 CHECKLIST = "unit/report/sections/test_checklist.py"
+CURVES = "unit/report/facts/test_curves.py"
 DEVIATIONS = "unit/report/sections/test_deviations.py"
+HEADLINE = "unit/report/sections/test_headline.py"
+LAYOUT = "unit/report/test_layout.py"
 PAGE = "unit/report/formats/test_page.py"
 REPORT = "unit/report/test_report.py"
 
@@ -97,7 +101,7 @@ MUTATIONS = [
     Mutation(
         "marks are lost",
         replaced(dp.Ledger, "snapshot", without_marks),
-        f"{REPORT}::test_a_marked_ledger_has_no_guarantee_and_no_curve",
+        f"{HEADLINE}::test_a_marked_ledger_has_no_guarantee_and_no_curve",
     ),
     Mutation(
         "P41 unsettled steps do not count in a report",
@@ -107,7 +111,7 @@ MUTATIONS = [
     Mutation(
         "P37 an infinite epsilon counts as a claim",
         replaced(facts.Facts, "void", property(lambda _: False)),
-        f"{REPORT}::test_an_infinite_epsilon_is_no_guarantee",
+        f"{HEADLINE}::test_an_infinite_epsilon_is_no_guarantee",
     ),
     Mutation(
         "texts are not escaped",
@@ -122,7 +126,7 @@ MUTATIONS = [
     Mutation(
         "P39 a filter's claim is computed as if steps were fixed",
         replaced(facts.Facts, "by_fixed_analysis", property(lambda _: False)),
-        f"{REPORT}::test_p39_a_filtered_ledger_claims_all_of_its_budget",
+        f"{LAYOUT}::test_p39_a_filtered_ledger_claims_all_of_its_budget",
     ),
     Mutation(
         "P37 the estimate is claimed in the place of the upper bound",
@@ -136,17 +140,17 @@ MUTATIONS = [
     Mutation(
         "epsilon over steps is half of what is certified",
         replaced(curves, "tight_upper", lambda *terms: 0.5 * RIGHT_UPPER(*terms)),
-        f"{REPORT}::test_epsilon_over_steps_ends_in_the_claim_and_is_certified_before",
+        f"{CURVES}::test_epsilon_over_steps_ends_in_the_claim_and_is_certified_before",
     ),
     Mutation(
         "the attacker's curve is too low",
         replaced(compose, "percent", lambda share: f"{100.0 * share / 2.0:g} %"),
-        f"{REPORT}::test_the_named_point_lies_on_the_curve_and_bounds_the_best_attack",
+        f"{CURVES}::test_the_named_point_lies_on_the_curve_and_bounds_the_best_attack",
     ),
     Mutation(
         "without amplification a pushed-out record is forgotten",
         replaced(curves, "_known", lambda step, _: dp.ledger.Step(dp.Everything(), step.queries)),
-        f"{REPORT}::test_without_amplification_a_full_truncated_sample_changes_in_two_records",
+        f"{CURVES}::test_without_amplification_a_full_truncated_sample_changes_in_two_records",
     ),
     Mutation(
         "P41 what was done in the place of a plan counts as another run",
@@ -186,7 +190,7 @@ MUTATIONS = [
     Mutation(
         "P18 a test key is taken for random",
         replaced(assumptions, "Randomness", type("R", (), {"UNSAFE_TEST_KEY": None})),
-        f"{CHECKLIST}::test_whether_an_assumption_holds_follows_the_ledger[test key]",
+        f"{ASSUMPTIONS}::test_whether_an_assumption_holds_follows_the_ledger[test key]",
     ),
 ]
 

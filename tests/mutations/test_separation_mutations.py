@@ -47,7 +47,10 @@ SHARED_DRAWS = (
     "laws/test_shared_draws.py"
     "::test_t09_what_is_drawn_for_all_records_is_the_same_in_all_passes_of_a_step"
 )
-HOOKS = f"{LAWS}::test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
+HOOKS = (
+    f"{LAWS}::"
+    "test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
+)
 UNTOLD = f"{LAWS}::test_t14_whether_a_pass_is_proved_and_why_not_does_not_depend_on_its_records"
 OBJECTS = "laws/test_pitfalls_objects.py"
 DATA = "unit/training/data"
@@ -238,7 +241,8 @@ MUTATIONS = [
     Mutation(
         "T06 effects are remembered although values decided",
         replaced(Operands, "looked", property(lambda _: False, lambda *_: None)),
-        f"{LAWS}::test_t06_a_constant_that_becomes_another_one_for_each_place_is_read_again_in_every_pass",
+        f"{LAWS}::"
+        "test_t06_a_constant_that_becomes_another_one_for_each_place_is_read_again_in_every_pass",
     ),
     Mutation(
         "T06 memory that nobody has written is not filled",
@@ -248,7 +252,8 @@ MUTATIONS = [
     Mutation(
         "T06 a guess is not verified",
         replaced(Proof, "require_rows", unless("the gradient of expand")),
-        f"{LAWS}::test_t06_a_weight_repeated_as_often_as_there_are_records_is_not_taken_for_one_of_each",
+        f"{LAWS}::"
+        "test_t06_a_weight_repeated_as_often_as_there_are_records_is_not_taken_for_one_of_each",
     ),
     Mutation(
         "T06 any version of torch will do",
@@ -304,7 +309,8 @@ MUTATIONS = [
     Mutation(
         "T06 factors of a user's rule are believed",
         replaced(call, "own_rule", nothing),
-        "unit/training/test_extending.py::test_a_rule_whose_factors_depend_on_other_records_is_not_believed",
+        "unit/training/test_extending.py::"
+        "test_a_rule_whose_factors_depend_on_other_records_is_not_believed",
     ),
     Mutation(
         "T09 checkpoints are not looked through",
@@ -324,7 +330,8 @@ MUTATIONS = [
     Mutation(
         "T11 the memory of a batch is a constant",
         replaced(batch, "mark_dataset", nothing),
-        f"{DATA}/test_loading.py::test_t11_a_loss_that_reaches_for_the_whole_batch_past_what_it_is_given_is_refused",
+        f"{DATA}/test_loading.py::"
+        "test_t11_a_loss_that_reaches_for_the_whole_batch_past_what_it_is_given_is_refused",
     ),
     Mutation(
         "T14 a caught error is computed around",
@@ -444,12 +451,14 @@ MUTATIONS = [
     Mutation(
         "T09 a remembered effect holds for memory that was there before",
         replaced(Effect, "applies", lambda *_: True),
-        f"{LAWS}::test_t09_what_was_learned_of_memory_of_a_pass_does_not_hold_for_memory_from_before",
+        f"{LAWS}::"
+        "test_t09_what_was_learned_of_memory_of_a_pass_does_not_hold_for_memory_from_before",
     ),
     Mutation(
         "T09 writes that no schema declares are not known",
         no_undeclared_writes,
-        f"{LAWS}::test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_written",
+        f"{LAWS}::"
+        "test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_written",
     ),
     Mutation(
         "T09 T11 the memory of the data set is not marked",

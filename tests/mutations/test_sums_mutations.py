@@ -1,4 +1,6 @@
-"""Deliberate bugs in norms and sums, each applied to the real code, and the test that catches it."""
+"""Deliberate bugs in norms and sums, each applied to the real code,
+and the test that catches it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

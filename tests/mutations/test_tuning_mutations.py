@@ -12,7 +12,7 @@ from discreet.report.facts import gathered as facts
 from discreet.tuning import Private, clipping, score, sweep
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
-TERMS = "unit/tuning/test_terms.py"
+TERMS = "unit/tuning/test_sweep.py"
 TUNED = "unit/report/sections/test_tuned.py"
 RIGHT_PLAN = score.score_plan
 

@@ -3,10 +3,12 @@
 Level. Each test of the true noise rejects with probability at most alpha = 1e-6 over the choice of
 the key:
 
-*   `cell_statistic`: Pearson's chi-square of N counts over k cells with probabilities from the error function. For N p >= 900
-    in every cell its law is close to chi-square with k - 1 degrees of freedom; the limit is the 1 - 1e-6 quantile of that.
-*   `correlation_statistic`: sqrt(N) times the correlation of two independent sequences (or of their squares) is close to
-    standard normal; the limit 6 has two-sided probability 2e-9 and leaves room for the four comparisons of each call.
+*   `cell_statistic`: Pearson's chi-square of N counts over k cells with probabilities from the
+    error function. For N p >= 900 in every cell its law is close to chi-square with k - 1 degrees
+    of freedom; the limit is the 1 - 1e-6 quantile of that.
+*   `correlation_statistic`: sqrt(N) times the correlation of two independent sequences (or of their
+    squares) is close to standard normal; the limit 6 has two-sided probability 2e-9 and leaves room
+    for the four comparisons of each call.
 
 The keys are fixed, so a run never flakes; the level says how lucky a wrong implementation would
 have to be.

@@ -63,7 +63,9 @@ class Finding:
 
     @property
     def reached(self) -> float:
-        """The share of the claimed advantage (delta at epsilon 0) that the attack had, as counted."""
+        """The share of the claimed advantage (delta at epsilon 0) that the attack had,
+        as counted.
+        """
         told, inside = self.scores.values > 0.0, self.scores.inside
         return float(told[inside].mean() - told[~inside].mean()) / self.claimed
 

@@ -137,7 +137,8 @@ def outcome_of(
     """
     watch, text = _Watch(patch), io.StringIO()
     without = [option for plugin in QUIET for option in ("-p", f"no:{plugin}")]
-    forks = "ignore:This process:DeprecationWarning"  # other tests may have left threads, which forks warn of
+    # Other tests may have left threads, which forks warn of.
+    forks = "ignore:This process:DeprecationWarning"
     with contextlib.redirect_stdout(text), pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         environment.chdir(ROOT)

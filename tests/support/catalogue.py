@@ -17,10 +17,11 @@ PITFALLS = (
 PAGE = ROOT / "docs" / "mutations.md"
 _INTRODUCTION = """# Deliberate bugs, and the test that notices each
 
-Written by `scripts/mutations.py`; do not edit. A bug is made by patching the real code; then pytest runs one ordinary test of
-the suite, which must pass on the right code and fail on the broken one. `make test` does the second for every row; the script
-does both, each bug in a process of its own. Seconds are those of the failing test, with its fixtures, on two shared cores.
-All of these tests belong to `make test`.
+Written by `scripts/mutations.py`; do not edit. A bug is made by patching the real code; then pytest
+runs one ordinary test of the suite, which must pass on the right code and fail on the broken one.
+`make test` does the second for every row; the script does both, each bug in a process of its own.
+Seconds are those of the failing test, with its fixtures, on two shared cores. All of these tests
+belong to `make test`.
 """
 _HEADER = "| pitfalls | bug | what is patched | caught by | seconds |\n|---|---|---|---|---|"
 _ROW = re.compile(
@@ -68,7 +69,10 @@ def page(mutations: Sequence[Mutation], seconds: Mapping[str, float]) -> str:
 def _lines(mutations: Sequence[Mutation], seconds: Mapping[str, float]) -> Iterator[str]:
     reproduced = pitfalls_of(mutations)
     yield _INTRODUCTION
-    yield f"{len(mutations)} bugs, which reproduce {len(reproduced)} of the {len(PITFALLS)} [pitfalls](pitfalls.md)."
+    yield (
+        f"{len(mutations)} bugs, which reproduce {len(reproduced)} of the {len(PITFALLS)} "
+        "[pitfalls](pitfalls.md)."
+    )
     yield ""
     yield _HEADER
     for one in mutations:

@@ -34,7 +34,9 @@ def clipped_sum(engine: Engine, loss: Loss, batch: Any, present: Tensor) -> Tens
 def moved_by(
     model: nn.Module, loss: Loss, batch: Any, row: int, count: int
 ) -> tuple[float, Engine]:
-    """By how much the sum moves without one record, in clip norms; and the engine that computed it."""
+    """By how much the sum moves without one record, in clip norms;
+    and the engine that computed it.
+    """
     engine = Engine(model)
     all_present = torch.ones(count, dtype=torch.bool)
     whole = clipped_sum(engine, loss, batch, all_present)

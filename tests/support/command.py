@@ -2,16 +2,22 @@
 to try it on.
 """
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import discreet as dp
 from discreet.canaries import Scores
+from discreet.cli import main
 from discreet.ledger.rules import HasTerms
 from support.source import ROOT
 
@@ -49,6 +55,25 @@ def discreet(*arguments: str, cwd: Path, environment: dict[str, str] | None = No
         check=False,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def in_process(*arguments: object) -> Outcome:
+    """`discreet ...` in this process: fast, and without what a shell adds."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read())
+    return Outcome(int(ended.value.code or 0), *texts)
+
+
+def answered(*arguments: object, code: int = 0) -> Any:
+    """The JSON object that a command answers with, for its exit code."""
+    done = in_process(*arguments, "--json")
+    assert done.code == code, done.err
+    return json.loads(done.out)
 
 
 def many(cases: Sequence[Sequence[str]], *, cwd: Path, terminal: bool = False) -> list[Outcome]:

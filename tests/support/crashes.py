@@ -142,7 +142,8 @@ class Case:
         """Reopen the ledger and compare it with the words of all processes; None if it is damaged.
 
         What must hold, besides that it verifies and still has the head that it had before:
-            of each process and kind of step    charged >= released, and the excess is what is not settled, or one step
+            of each process and kind of step    charged >= released, and the excess is what is
+                                                not settled, or one step
             of the ledger                       counted >= released
             of a list                           counted <= what was listed, or asked for in addition
             of a budget                         steps charged <= what its largest epsilon admits

@@ -5,10 +5,13 @@ hi], and what float64 computes differs from it by at most err. It answers NumPy'
 library's own functions `radius`, `sine_cosine` and `cartesian` run on it unchanged, over cells that
 cover the window. "True" means the real-valued map for *all* further bits:
 
-*   U enters with the error of its conversion to float64 and with the width of its prefix; so does the angle.
-*   The true function is a polynomial plus a rest. The rest is bounded here in integer arithmetic, and its bound is the error of
-    the constant coefficient, so that it is carried along as the rest itself would be.
-*   Every operation adds half a unit in the last place of its result, and 2^-1022 for what a processor may flush to zero.
+*   U enters with the error of its conversion to float64 and with the width of its prefix; so does
+    the angle.
+*   The true function is a polynomial plus a rest. The rest is bounded here in integer arithmetic,
+    and its bound is the error of the constant coefficient, so that it is carried along as the rest
+    itself would be.
+*   Every operation adds half a unit in the last place of its result, and 2^-1022 for what a
+    processor may flush to zero.
 
 Ends of intervals are widened after every operation by far more than their own rounding.
 """

@@ -82,7 +82,9 @@ def steps(
     number: int,
     source: dp.randomness.Source | None = None,
 ) -> Iterator[tuple[PrivateBatchNorm, dp.aggregation.Release]]:
-    """Private steps through the NumPy engine: sets gradients, moves the running statistics, yields."""
+    """Private steps through the NumPy engine: sets gradients, moves the running statistics,
+    yields.
+    """
     norm = PrivateBatchNorm(model)
     engine = Engine(model, batch_norm=norm)
     records = len(data[0])

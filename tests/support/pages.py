@@ -48,7 +48,8 @@ def _shell(line: str) -> str:
     code = re.search(r"exits with (\d+)", remark)
     expected = int(code[1]) if code else 0
     return (
-        f"_done = subprocess.run([sys.executable, '-m', 'discreet', *shlex.split({arguments!r})], check=False)\n"
+        f"_done = subprocess.run([sys.executable, '-m', 'discreet', *shlex.split({arguments!r})], "
+        "check=False)\n"
         f"assert _done.returncode == {expected}, ({line!r}, _done.returncode)"
     )
 

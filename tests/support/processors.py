@@ -88,5 +88,7 @@ def announces_amx_in_vain() -> bool:
 
 
 def _without(names: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """NumPy warns about a name that means nothing here, and refuses to start without its baseline."""
+    """NumPy warns about a name that means nothing here,
+    and refuses to start without its baseline.
+    """
     return {"NPY_DISABLE_CPU_FEATURES": " ".join(names)} if names else {}

@@ -12,6 +12,7 @@ import discreet as dp
 from discreet.auditing import Audit
 from discreet.ledger import RunRecord, Snapshot
 from discreet.ledger.rules import HasTerms
+from discreet.report import Subject
 
 INFO = dp.ledger.RunInfo(
     unit=dp.Unit.EXAMPLE,
@@ -117,6 +118,27 @@ def audit_of(ledger: dp.Ledger, lower: float = 0.1) -> Audit:
         ledger_head=ledger.head(),
         made="2026-01-31T12:00:00+00:00",
     )
+
+
+def evil_report(text: str) -> dp.Report:
+    """A report in which every text that somebody chose is this one."""
+    step = dp.ledger.Step(
+        dp.Poisson(0.05),
+        [dp.ledger.GaussianSum(text, 1.0, 5.0), dp.ledger.GaussianSum("z", 1.0, 5.0)],
+    )
+    ledger = ledger_of(
+        (step, 3), info=replace(INFO, label=text, unit=dp.Unit(text)), budget=listed((step, 9))
+    )
+    extend(ledger, (step, 1), info=replace(INFO, label=text + "2", unit=dp.Unit(text)))
+    ledger.change_budget(50.0, delta=DELTA, reason=text)
+    stopped = ledger.begin(
+        replace(INFO, label=text, unit=dp.Unit(text), groups=step.groups), [(step, 2)]
+    )
+    stopped.end(text)
+    audit = replace(audit_of(ledger), method=text, unit=dp.Unit(text))
+    stopped.mark(f"unsafe_{text}")
+    subject = Subject(data_set=text, model=text, purpose=text, who=text)
+    return dp.Report.of(ledger, delta=DELTA, audit=audit, subject=subject)
 
 
 # --- the items of the checklist, as each format has them ---

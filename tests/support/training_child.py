@@ -1,7 +1,9 @@
 """A training that is meant to be killed: it saves every few steps, and resumes from its last
 checkpoint if there is one.
 
-    python training_child.py        then, for each line "terms folder" on standard input, a fork trains there
+    python training_child.py
+
+Then, for each line "terms folder" on standard input, a fork trains there.
 
 The terms are "odometer": steps that a kill lost are taken again, and cost more; or "list": they are
 lost. This process says "started <pid>" and, when the fork has ended, "ended <status>". What the

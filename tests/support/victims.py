@@ -154,7 +154,9 @@ class Place:
 
     @contextmanager
     def witness(self, name: str) -> Iterator[int]:
-        """A file of one byte for each step; what is written is there even if the process is killed."""
+        """A file of one byte for each step;
+        what is written is there even if the process is killed.
+        """
         file = os.open(self._path(name), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             yield file
@@ -202,7 +204,8 @@ def draw_all(kind: Kind, place: Place) -> None:
         return
     with place.witness("released") as released, _open(kind, place) as ledger:
         info = replace(INFO, label=place.label)
-        if not ledger.runs():  # all processes died before their runs began; the first plan is the list, or sets the levels
+        # All processes died before their runs began; the first plan is the list, or sets levels.
+        if not ledger.runs():
             ledger.begin(info, kind.listed or WANTED.items()).end()
         before = _interrupted(ledger.snapshot(), place.writer)
         for letter, step in STEPS.items():

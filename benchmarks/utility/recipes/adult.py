@@ -88,11 +88,13 @@ RECIPES = (
     Recipe(
         name="adult",
         data_set="adult",
-        model="Logistic regression on categories, bins and crosses with marriage; all records in every step, momentum, weights "
+        model="Logistic regression on categories, bins and crosses with marriage; all records in "
+        "every step, momentum, weights "
         "averaged over the later half.",
         epsilons=(0.25, 1.0),
         goals=(Goal(1.0, gap=0.005),),
-        tuned="bins, crosses, weights of columns, steps, clip norm and learning rate, at epsilon 1, on the last 6,561 training "
+        tuned="bins, crosses, weights of columns, steps, clip norm and learning rate, at epsilon "
+        "1, on the last 6,561 training "
         "records; not charged.",
         without_privacy="the same columns, loop and averaging, without clipping and noise.",
         prepare=prepare,

@@ -126,7 +126,8 @@ RECIPES = (
         ),
         epsilons=(3.0,),
         goals=(Goal(3.0, accuracy=0.981),),
-        tuned="network and learning rate, on the last 10,000 training images, in about thirty short trials at epsilon 3 or "
+        tuned="network and learning rate, on the last 10,000 training images, in about thirty "
+        "short trials at epsilon 3 or "
         "without noise. None of them is charged.",
         without_privacy=(
             "the same network, batches, steps and averaging, with another learning rate; no "

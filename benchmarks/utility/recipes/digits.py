@@ -42,12 +42,16 @@ RECIPES = (
     Recipe(
         name="digits",
         data_set="digits",
-        model="Linear model on random Fourier features of edges and pixels, averaged over shifts by one pixel; all 1,437 "
-        "records in every step, weights averaged over the later half; a private training accuracy beside it. As `make demo`.",
+        model="Linear model on random Fourier features of edges and pixels, averaged over shifts "
+        "by one pixel; all 1,437 "
+        "records in every step, weights averaged over the later half; a private training accuracy "
+        "beside it. As `make demo`.",
         epsilons=(1.0, 3.0),
         goals=(Goal(3.0, accuracy=0.93),),
-        tuned="features, steps, clip norm and learning rate, at epsilon 3, by cross-validation within the training records, "
-        "after earlier features had been chosen by looking at all digits; ten settings were also tried on the test digits. "
+        tuned="features, steps, clip norm and learning rate, at epsilon 3, by cross-validation "
+        "within the training records, "
+        "after earlier features had been chosen by looking at all digits; ten settings were also "
+        "tried on the test digits. "
         "Not charged: the digits are public.",
         without_privacy="the same features, steps and averaging, without clipping and noise.",
         prepare=prepare,

@@ -181,11 +181,13 @@ RECIPES = (
     Recipe(
         name="imdb",
         data_set="imdb",
-        model="Different words hashed into 65,536 buckets, weighted by rarity (private counts), one weight for each bucket; "
+        model="Different words hashed into 65,536 buckets, weighted by rarity (private counts), "
+        "one weight for each bucket; "
         "all records in every step, weights averaged over the later half.",
         epsilons=(3.0,),
         goals=(Goal(3.0, gap=0.04),),
-        tuned="buckets, weighting, noise of the counts, steps, clip norm and learning rate, at epsilon 3, on the last 2,500 "
+        tuned="buckets, weighting, noise of the counts, steps, clip norm and learning rate, at "
+        "epsilon 3, on the last 2,500 "
         "training reviews of each class; not charged.",
         without_privacy=(
             "the same bags with exact counts and the same loop, without clipping and noise."

@@ -37,7 +37,9 @@ DIRECTIONS, SHRUNK = (
     300,
     200,
 )  # strongest of synthetic images: that are looked at in the data, and that are shrunk unseen
-TUNED_AT = 3.0  # epsilon; below it, statistics get more noise in proportion, and the learning rate falls with the root
+# epsilon; below it, statistics get more noise in proportion, and the learning rate falls with the
+# root.
+TUNED_AT = 3.0
 MEAN_NOISE, COVARIANCE_NOISE, LEVEL = 15.0, 5.0, 0.004
 PROBABILITY, STEPS, CLIP_NORM = 0.1638, 100, 0.5
 LEARNING_RATE, MOMENTUM = 80.0, 0.9
@@ -205,7 +207,8 @@ RECIPES = (
         epsilons=(3.0,),
         goals=(Goal(3.0, accuracy=0.70),),
         tuned=(
-            "features, learning rate, steps, clip norm and what is shrunk, at epsilon 3, on the last 10,000 images of the "
+            "features, learning rate, steps, clip norm and what is shrunk, at epsilon 3, on the "
+            "last 10,000 images of the "
             "training data; not charged."
         ),
         without_privacy=(

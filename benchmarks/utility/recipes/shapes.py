@@ -194,12 +194,15 @@ def _recipe(data_set: str, goals: tuple[Goal, ...]) -> Recipe[Vectors]:
         epsilons=(1.2, 3.0),
         goals=goals,
         tuned=(
-            "features, learning rate and what is shrunk, at epsilon 1.2 and 3, for MNIST and Fashion-MNIST together, on the "
+            "features, learning rate and what is shrunk, at epsilon 1.2 and 3, for MNIST and "
+            "Fashion-MNIST together, on the "
             "last 10,000 images of the training data; not charged."
         ),
         without_privacy=(
-            "the same features and steps with exact statistics, another learning rate; no clipping, no noise. It is no upper "
-            "bound: such a model fits its training data too well, which clipping and noise prevent; larger rates were worse."
+            "the same features and steps with exact statistics, another learning rate; no "
+            "clipping, no noise. It is no upper "
+            "bound: such a model fits its training data too well, which clipping and noise "
+            "prevent; larger rates were worse."
         ),
         prepare=partial(prepare, data_set=data_set),
         train=train,

@@ -126,10 +126,12 @@ def check(
             besides its loss.
 
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
-    >>> print(check(model, lambda model, x: model(x).mean(), torch.eye(2)))
+    >>> findings = check(model, lambda model, x: model(x).mean(), torch.eye(2))
+    >>> print(findings)  # doctest: +NORMALIZE_WHITESPACE
     1 to mend before private training:
     - layer '1': BatchNorm1d uses statistics of the whole batch, so every record changes all others
-        model.set_submodule("1", torch.nn.GroupNorm(1, 4)); or put it in eval mode, or plan a group "bn/*".
+        model.set_submodule("1", torch.nn.GroupNorm(1, 4));
+        or put it in eval mode, or plan a group "bn/*".
     """
     if can_copy():
         notices = in_a_copy(lambda: _look(model, loss, batch, plan, statistics))

@@ -282,7 +282,10 @@ class Engine:
         refuse_shared(self.model)
 
         # As `one_by_one` asks.
-        def compute(record: int, apart: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # noqa: FBT001
+        def compute(
+            record: int,
+            apart: bool,  # noqa: FBT001
+        ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
             record_rows = rows.take(record * copies + torch.arange(copies))
             if not isinstance(loss, Augmented):
                 gradients, statistics = self._passes.alone(loss, record_rows, copies, apart=apart)

@@ -40,7 +40,10 @@ _PUBLIC = (
 )
 _SCALING = frozenset(
     # Frames to look for.
-    {torch.amp.GradScaler.step.__code__, torch.amp.GradScaler._maybe_opt_step.__code__}  # noqa: SLF001
+    {
+        torch.amp.GradScaler.step.__code__,
+        torch.amp.GradScaler._maybe_opt_step.__code__,  # noqa: SLF001
+    }
 )
 _FRAMES = 8  # between the step of an optimizer and that of a scaler, schedulers' wrappers included
 _PARALLEL = ("torch.nn.parallel.", "torch.distributed.")
@@ -93,7 +96,8 @@ class GradientWatch:
         self._handles.append(register_optimizer_step_pre_hook(self._before_step))
         for leaf, parameter in self._parameters.items():
             hook = partial(self._accumulated, leaf)
-            self._handles.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+            register: Any = parameter.register_post_accumulate_grad_hook
+            self._handles.append(register(hook))
 
     def close(self) -> None:
         """End to watch; without a beginning it does nothing."""

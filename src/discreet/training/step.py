@@ -1,6 +1,7 @@
 """One step: from the records of a sample to gradients with noise.
 
-sums       per-record gradients in passes, clipped and summed; nothing is released: it may be tried again
+sums       per-record gradients in passes, clipped and summed; nothing is released, so it may be
+           tried again
 release    noise, the next state, gradients; nothing can fail here that depends on data
 """
 

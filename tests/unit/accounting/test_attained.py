@@ -1,4 +1,6 @@
-"""Lower bounds from explicit data sets stand beside upper bounds that are not known to be attained."""
+"""Lower bounds from explicit data sets stand beside upper bounds that are not known to be
+attained.
+"""
 
 import pytest
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import discreet as dp
-from discreet.accounting import LiveEpsilon, TradeOff
+from discreet.accounting import TradeOff
 from discreet.accounting._binomial import at_least
 
 EVERYTHING = dp.Everything()
@@ -180,24 +180,6 @@ def test_a_small_budget_for_an_adaptive_run_finds_its_order() -> None:
         dp.Ledger.in_memory(budget=budget).begin(run, [(step, 100)])
         with pytest.raises(dp.errors.BudgetExceeded):
             dp.Ledger.in_memory(budget=budget).begin(run, [(step, 10**12)])
-
-
-def test_a_step_refused_by_the_meter_was_not_added() -> None:
-    meter = LiveEpsilon(delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE)
-    with pytest.raises(dp.errors.AccountingError):
-        meter.add(dp.ledger.Step(dp.ledger.Shuffled(10), dp.ledger.GaussianSum("g", 1.0, 1.0)), 10)
-    assert meter.counts == {}
-    good = dp.ledger.Step(dp.Poisson(0.01), dp.ledger.GaussianSum("g", 1.0, 1.0))
-    meter.add(good)
-    assert meter.epsilon > 0.0
-    with pytest.raises(dp.errors.ParameterError, match="adjacency"):
-        LiveEpsilon(delta=1e-6, adjacency="add-or-remove")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("source", [[5], "ab", [(1, 2, 3)], 7, [("step", 1)]])
-def test_what_is_no_source_is_said(source: Any) -> None:
-    with pytest.raises(dp.errors.ParameterError):
-        dp.account(source, delta=1e-6, adjacency=dp.Adjacency.ADD_OR_REMOVE)
 
 
 def test_an_accountant_that_is_no_name_is_said() -> None:

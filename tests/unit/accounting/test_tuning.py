@@ -14,7 +14,9 @@ ONE_EPOCH = [(PoissonGaussian(0.005, 1.0), 200)]  # the guide, appendix C
 
 @pytest.mark.parametrize(
     ("trials", "stored", "published"),
-    [  # stored: dp-accounting 0.6.0, RepeatAndSelectDpEvent with its list of orders; published: the guide, appendix C.4
+    # stored: dp-accounting 0.6.0, RepeatAndSelectDpEvent with its list of orders; published: the
+    # guide, appendix C.4.
+    [
         (TruncatedNegativeBinomial.with_mean(0, 100), 2.411803385456922, 2.42),
         (TruncatedNegativeBinomial(1, 0.01), 2.7402732468361837, 2.76),
         (TruncatedNegativeBinomial(1, 0.001), 3.441932485512738, 3.45),

@@ -28,7 +28,9 @@ TURN = np.linalg.qr(np.random.default_rng(8).normal(size=(D, D)))[0]
 
 
 def vectors() -> Any:
-    """Second moments as stated along the columns of TURN; norms within the unit ball, nearly all."""
+    """Second moments as stated along the columns of TURN; norms within the unit ball,
+    nearly all.
+    """
     signs = np.random.default_rng(9).choice([-1.0, 1.0], (N, D))
     return (signs * np.sqrt(MOMENTS * 0.95)) @ TURN.T
 

@@ -60,7 +60,9 @@ BUDGET = dp.Filter(epsilon=2.0, delta=1e-6)
 def test_a_copy_made_by_another_thread_does_not_let_a_second_writer_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Closing any descriptor of a file drops a process's POSIX locks on it, and with them SQLite's."""
+    """Closing any descriptor of a file drops a process's POSIX locks on it,
+    and with them SQLite's.
+    """
     path, inside, go = tmp_path / "a.ledger", threading.Event(), threading.Event()
 
     def slow(_: object) -> None:
@@ -358,26 +360,6 @@ def test_an_error_of_the_rules_own_is_not_taken_for_the_ledgers(
     monkeypatch.setattr(rules, "_rules", [RulesThat(fail)])
     with pytest.raises(sqlite3.OperationalError, match="of another database"):
         run.reserve(STEP, count=1)
-
-
-def test_without_rules_a_ledger_with_a_budget_admits_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ledger = dp.Ledger.in_memory(budget=BUDGET)
-    run = ledger.begin(INFO)
-    monkeypatch.setattr(rules, "_rules", [])
-    with pytest.raises(dp.errors.LedgerMisuse, match="Import discreet as a whole"):
-        run.reserve(STEP, count=1)
-    assert total(ledger) == 0
-
-
-def test_what_is_no_budget_is_refused(tmp_path: Path) -> None:
-    for wrong in (5, lambda charges: None, "2.0", dp.Budget):
-        with pytest.raises(dp.errors.ParameterError, match="a Budget, a Filter, an Odometer"):
-            dp.Ledger.in_memory(budget=wrong)  # type: ignore[arg-type]
-        with pytest.raises(dp.errors.ParameterError, match="a Budget, a Filter, an Odometer"):
-            dp.Ledger.open(tmp_path / "a.ledger", budget=wrong)  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_journal_of_another_ledger_is_not_taken_over(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""A mapping that cannot be changed: order counts, nothing is shared, everything compares by value."""
+"""A mapping that cannot be changed: order counts, nothing is shared,
+everything compares by value.
+"""
 
 import pickle
 from dataclasses import FrozenInstanceError

@@ -102,7 +102,9 @@ WEIGHTS: dict[float, float] = {0.0: 1.0, 0.5: 1.0, 2.0: 0.25, math.inf: 0.0, mat
 
 @pytest.mark.parametrize(("norm", "weight"), WEIGHTS.items())
 def test_the_table_of_edge_cases_of_flat_clipping(norm: float, weight: float) -> None:
-    """Clip norm 1/2: as the docstring says, record by record; at the bound the margin is taken off."""
+    """Clip norm 1/2: as the docstring says, record by record;
+    at the bound the margin is taken off.
+    """
     (group,) = Gaussian(0.5, 1.0).bind({"v": 1}).start
     (found,) = group.weights(np.array([[norm**2]]))
     assert found <= weight

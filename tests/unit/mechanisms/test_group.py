@@ -65,7 +65,9 @@ def test_squared_norms_in_half_precision_are_refused() -> None:
 
 
 def test_a_bound_whose_square_would_vanish_in_float32_is_refused() -> None:
-    """Flushed to zero, the square of a norm far above such a bound would look like no norm at all."""
+    """Flushed to zero, the square of a norm far above such a bound would look like no norm at
+    all.
+    """
     (group,) = Gaussian(1e-25, 1.0).bind({"a": 1}).start
     with pytest.raises(NumericsError, match="well inside"):
         group.weights(np.ones((1, 1), np.float32))

@@ -1,4 +1,6 @@
-"""Attacks on mechanisms that once worked: one record that changes how others are weighed or read."""
+"""Attacks on mechanisms that once worked:
+one record that changes how others are weighed or read.
+"""
 
 from collections.abc import Callable
 from typing import Any

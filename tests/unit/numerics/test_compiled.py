@@ -181,7 +181,9 @@ def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -
 
 
 def fused(rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """As `_sums_of_squares`, but without rounding the squares: what a fused multiply-add computes."""
+    """As `_sums_of_squares`, but without rounding the squares:
+    what a fused multiply-add computes.
+    """
     for i, row in enumerate(rows):
         lanes = [Fraction(0)] * _compiled.LANES
         for j, x in enumerate(row.tolist()):

@@ -16,7 +16,8 @@ NAMED = [
     ("expected_batch_size", 0), ("expected_batch_size", -1.0), ("expected_batch_size", 1001),
     ("expected_batch_size", float("nan")),
     ("epochs", 0), ("epochs", -2), ("epochs", float("inf")), ("epochs", "1"), ("epochs", 1e300),
-    ("noise_multiplier", 0.0), ("noise_multiplier", -1.0), ("noise_multiplier", None), ("noise_multiplier", "1"),
+    ("noise_multiplier", 0.0), ("noise_multiplier", -1.0),
+    ("noise_multiplier", None), ("noise_multiplier", "1"),
     ("clip_norm", 0.0), ("clip_norm", None), ("clip_norm", float("inf")),
     ("adjacency", "add-or-remove"), ("unit", "example"), ("numerics", "exact"),
 ]  # fmt: skip

@@ -196,7 +196,9 @@ def test_p18_a_key_is_not_shown() -> None:
 
 
 def test_p18_no_frame_holds_a_key_when_something_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Error trackers print the locals of every frame, also for an interruption inside the cipher."""
+    """Error trackers print the locals of every frame,
+    also for an interruption inside the cipher.
+    """
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

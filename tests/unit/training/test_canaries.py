@@ -1,4 +1,6 @@
-"""Canaries in private runs: who is out is not there at all, who is in is a record like all others."""
+"""Canaries in private runs: who is out is not there at all,
+who is in is a record like all others.
+"""
 
 from typing import Any
 
@@ -327,7 +329,9 @@ def test_a_stand_in_never_contributes() -> None:
 
 
 class Sequences(nn.Module):
-    """A linear map of 16 positions: records have more than one, and are clipped to a little less."""
+    """A linear map of 16 positions: records have more than one,
+    and are clipped to a little less.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""A run may end whenever it likes: all that it planned counts, unless a public reason was declared."""
+"""A run may end whenever it likes: all that it planned counts,
+unless a public reason was declared.
+"""
 
 import os
 import shutil

@@ -23,7 +23,8 @@ from support.per_record import TOLERANCE, check_contributions, compare, computed
 HF: Any = transformers  # its types do not know all of its own options
 B = 4  # records
 Model = Callable[[], tuple[Any, Any, Any]]  # to model, loss, batch
-RENAMED = "ignore:`.*gradient_checkpointing.*` is deprecated:FutureWarning"  # by transformers; peft uses the old names, too
+# By transformers; peft uses the old names, too.
+RENAMED = "ignore:`.*gradient_checkpointing.*` is deprecated:FutureWarning"
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +112,8 @@ def ids(words: int = 11, length: int = 6) -> Tensor:
 
 def mnist() -> Any:
     return nn.Sequential(
-        nn.Conv2d(1, 4, 8, 2, padding=3), nn.Tanh(), nn.MaxPool2d(2, 1), nn.Conv2d(4, 5, 4, 2), nn.Tanh(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(1, 4, 8, 2, padding=3), nn.Tanh(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(4, 5, 4, 2), nn.Tanh(), nn.MaxPool2d(2, 1),
         nn.Flatten(), nn.Linear(20, 6), nn.Tanh(), nn.Linear(6, 3),
     )  # fmt: skip
 

@@ -332,9 +332,7 @@ def test_other_false_claims_of_separation_are_found(
     assert all(map(torch.equal, arguments, copies))
 
 
-def test_an_operator_that_cannot_bear_other_numbers_and_one_that_draws_some_are_judged_by_what_they_bear() -> (
-    None
-):
+def test_an_operator_that_draws_or_bears_few_numbers_is_judged_by_what_it_bears() -> None:
     register_separation("discreet_tests::looked_up", _of_ids)
     assert check_separation(
         torch.ops.discreet_tests.looked_up, [torch.randn(9, 2), torch.arange(B)], {1: 0}, B

@@ -109,7 +109,9 @@ def test_what_shapes_and_types_show_is_refused_before_anything_is_charged(wrong:
 
 
 def test_the_rehearsal_leaves_no_trace() -> None:
-    """Of the model, of torch's random numbers, and of the records: it sees none of their numbers."""
+    """Of the model, of torch's random numbers, and of the records:
+    it sees none of their numbers.
+    """
     seen: list[torch.Tensor] = []
 
     def watching(model: nn.Module, batch: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Given computation and privacy: the best pair of learning rate and clip norm at the same epsilon."""
+"""Given computation and privacy: the best pair of learning rate and clip norm at the same
+epsilon.
+"""
 
 import math
 from dataclasses import replace
@@ -6,13 +8,7 @@ from dataclasses import replace
 import pytest
 
 import discreet as dp
-from discreet.tuning import (
-    Public,
-    Settings,
-    Synthetic,
-    TuningKind,
-    tune_for_compute,
-)
+from discreet.tuning import Public, Settings, Synthetic, TuningKind, tune_for_compute
 from support.tunings import PLAN
 
 DATA = Public("digits", "of other people")

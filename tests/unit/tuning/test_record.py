@@ -1,4 +1,6 @@
-"""The record of a tuning: a closed vocabulary, and private trials with their charges or not at all."""
+"""The record of a tuning: a closed vocabulary,
+and private trials with their charges or not at all.
+"""
 
 import json
 from dataclasses import replace

@@ -6,16 +6,7 @@ import pytest
 import discreet as dp
 from discreet.tuning import Settings, tune_for_compute
 from discreet.tuning.score import _rows
-from support.tunings import (
-    PLAN,
-    RATES,
-    RECORDS,
-    RIGHT,
-    honest,
-    private,
-    scores,
-    train,
-)
+from support.tunings import PLAN, RATES, RECORDS, RIGHT, honest, private, scores, train
 
 
 def test_scores_are_noised_and_near_the_truth() -> None:
@@ -32,7 +23,8 @@ def test_scores_are_noised_and_near_the_truth() -> None:
 
 @pytest.mark.parametrize(
     "returned",
-    [0.123456, np.float64(0.123456), [0.123456] * RECORDS, np.full(RECORDS - 1, 0.123456), np.full((RECORDS, 1), 0.123456),
+    [0.123456, np.float64(0.123456), [0.123456] * RECORDS,
+     np.full(RECORDS - 1, 0.123456), np.full((RECORDS, 1), 0.123456),
      np.array(["0.123456"] * RECORDS), None],
     ids=["a raw score", "a NumPy number", "a list", "fewer", "a column", "texts", "nothing"],
 )  # fmt: skip

@@ -261,7 +261,9 @@ def can_copy() -> bool:
     """Whether this process can be copied: not while an accelerator is in use, which does not
     survive it, and on Linux only.
     """
-    in_use = torch.cuda.is_initialized() or torch.xpu.is_initialized()  # type: ignore[no-untyped-call]
+    in_use = (
+        torch.cuda.is_initialized() or torch.xpu.is_initialized()  # type: ignore[no-untyped-call]
+    )
     return _fork is not None and sys.platform == "linux" and not in_use
 
 

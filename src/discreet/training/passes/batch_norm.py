@@ -100,8 +100,8 @@ class PrivateBatchNorm:
                     "batch-norm statistics"
                 ),
                 got=f"batch normalisation in train mode in {names}, and no such group",
-                do='Replace it by GroupNorm, or put it in eval mode, or add a group "bn/*" to the plan: '
-                'Groups({"grad/*": ..., '
+                do='Replace it by GroupNorm, or put it in eval mode, or add a group "bn/*" to the '
+                'plan: Groups({"grad/*": ..., '
                 '"bn/*": Gaussian(clip_norm=1.0, noise_multiplier=...)}).',
             )
         return norms

@@ -1,6 +1,7 @@
 """Passes over a model: the only code that calls a user's loss.
 
-    together    all records at once, proved and taped: one pass forward, one back, no weight gradients
+    together    all records at once, proved and taped: one pass forward, one back, and no gradients
+                of weights
     alone       one record by itself, with torch's own gradients (`apart.py`)
     rehearsed   as together, without a trace: for made-up records, and to see what a pass takes
 

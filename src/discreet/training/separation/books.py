@@ -155,7 +155,7 @@ class Books:
             self.reasons.append(why + self._where())
 
     def named(self, state: State, operation: str) -> State:
-        """Give a tensor in which records are joined the first operation that met it as its reason."""
+        """Give a tensor in which records are joined its reason: the first operation that met it."""
         if isinstance(state, Mixed) and not state.kept and state.why not in self._known:
             return self.mixed(f"{operation}: {state.why}")
         return state
@@ -241,7 +241,8 @@ class Books:
             if operation.uninitialised:
                 fill_grown([result], [0])
             if operation.name == "from_file":  # it outlives the pass
-                storage._separation = (self.number, PUBLIC, False)  # type: ignore[attr-defined]  # noqa: SLF001
+                mark = (self.number, PUBLIC, False)
+                storage._separation = mark  # type: ignore[attr-defined]  # noqa: SLF001
         elif mark[0] != self.number:
             self.meet(storage, mark)
 

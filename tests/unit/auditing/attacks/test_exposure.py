@@ -28,7 +28,9 @@ def test_rank_by_hand() -> None:
 
 
 def test_a_model_that_tells_nothing_apart_exposes_nothing() -> None:
-    """Ties counted for the attack, the named wrong implementation, would say log2 1024 = 10 bits."""
+    """Ties counted for the attack, the named wrong implementation,
+    would say log2 1024 = 10 bits.
+    """
     assert exposure_by_rank(1.0, np.ones(1023)).bits == 0.0
 
 

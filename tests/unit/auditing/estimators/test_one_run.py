@@ -104,7 +104,9 @@ def test_an_attack_that_knows_nothing_finds_nothing() -> None:
 
 
 def test_equal_scores_do_not_follow_the_order_of_the_canaries() -> None:
-    """Positions tell nothing here, and a rule that broke ties by them would only be right by luck."""
+    """Positions tell nothing here, and a rule that broke ties by them would only be right by
+    luck.
+    """
     inside = coins(200)
     for values in (np.zeros(200), np.arange(200) // 100):
         assert one_run(Scores(values, inside), delta=0.0).lower <= 0.5

@@ -1,4 +1,6 @@
-"""What each sampling policy says about itself, in one table; and that nobody can add to the list."""
+"""What each sampling policy says about itself, in one table;
+and that nobody can add to the list.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def test_phrases_say_what_is_asked() -> None:
     assert [query.phrase for query in ALL] == [
         "sum with Gaussian noise",
         (
-            "10 sums with correlated Gaussian noise (strategy sensitivity 2; each unit in at most 2 "
+            "10 sums with correlated Gaussian noise (strategy sensitivity 2; each unit in at most "
+            "2 "
             "rounds, at least 5 apart)"
         ),
         "sum with Laplace noise",

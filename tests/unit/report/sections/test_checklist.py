@@ -114,33 +114,6 @@ def test_p48_the_cases_are_all_that_have_an_analysis() -> None:
             dp.account([(step_of(sampling), 1)], delta=DELTA, adjacency=adjacency)
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_p48_headline_has_claim_unit_adjacency_delta_tier_and_both_accountants(form: str) -> None:
-    report, _ = made(dp.Poisson(0.05), dp.Adjacency.ADD_OR_REMOVE)
-    text = {"html": report.html, "md": report.markdown, "json": report.json}[form]().split(
-        "The statement", 1
-    )[0]
-    claim, second = (
-        report.guarantee,
-        dp.account(
-            [(step_of(dp.Poisson(0.05)), 7)],
-            delta=DELTA,
-            accountant="rdp",
-            adjacency=INFO.adjacency,
-        ),
-    )
-    for needed in (
-        upward(claim.upper),
-        "patient",
-        "add-or-remove",
-        repr(DELTA),
-        "tier",
-        "strong formal privacy",
-        upward(second.upper),
-    ):
-        assert needed in text, needed
-
-
 def test_samples_that_amplify_have_a_guarantee_without_amplification_too() -> None:
     amplified = items(made(dp.Poisson(0.05), dp.Adjacency.ADD_OR_REMOVE)[0], "md")["3c"]
     full = dp.account(
@@ -166,31 +139,3 @@ def test_delta_is_compared_with_the_number_of_records() -> None:
     large = dp.Report.of(ledger, delta=1e-3, plan=plan)
     assert "WHICH IT IS NOT" in items(large, "md")["3c"]
     assert [found.severity for found in large.deviations if "1/records" in found.text] == ["wrong"]
-
-
-@pytest.mark.parametrize(
-    ("info", "basis"),
-    [
-        (replace(INFO, numerics=dp.Numerics.EXACT), "(numerics: exact) by the engine"),
-        (replace(INFO, numerics=dp.Numerics.IDEALISED), "(numerics: idealised) relied on"),
-        (replace(INFO, randomness=dp.units.Randomness.UNSAFE_TEST_KEY), "cannot be predicted NO"),
-        (replace(INFO, adjacency=dp.Adjacency.ZERO_OUT), "number of records is public relied on"),
-    ],
-    ids=["exact", "idealised", "test key", "public number"],
-)
-def test_whether_an_assumption_holds_follows_the_ledger(
-    info: dp.ledger.RunInfo, basis: str
-) -> None:
-    report = dp.Report.of(ledger_of((step_of(dp.Poisson(0.05)), 3), info=info), delta=DELTA)
-    assert basis in items(report, "json")["3b"]
-
-
-def test_users_whose_rows_the_sampler_groups_are_not_relied_on() -> None:
-    owners = dp.Owners.from_ids([0, 0, 1, 2])
-    plan = dp.Plan(
-        sampler=dp.Sampler(dp.Poisson(0.5), records=3, steps=2, owners=owners),
-        mechanism=dp.Gaussian(1.0, 2.0),
-        unit=dp.Unit.USER,
-    )
-    report = dp.Report.of(ledger_of((plan.step, 2), info=plan.run_info()), delta=DELTA, plan=plan)
-    assert "Each record holds everything of one user by the engine" in items(report, "json")["3b"]

@@ -191,36 +191,6 @@ def test_steps_of_other_runs_are_a_note_if_they_bear_another_name() -> None:
 # --- the plans in the ledger's own rows ---
 
 
-def test_a_run_that_kept_to_the_plan_in_its_own_row_needs_no_file() -> None:
-    report = dp.Report.of(stopped_early(PLAN, 20), delta=DELTA)
-    assert found(report) == []
-    assert "1 run of 1 kept to the plan in the ledger&#39;s own rows." in report.html()
-    assert "(1,000 records), which it is" in report.html()  # the row's plan says how many
-
-
-@pytest.mark.parametrize(
-    ("plan", "text"),
-    [
-        (planned(steps=10), "committed to 20 steps; the plan in its own row has 10."),
-        (
-            planned(noise_multiplier=6.0),
-            "committed to 20 steps of another kind than the plan in its own row has.",
-        ),
-        (None, "holds a text in the place of its plan that cannot be read"),
-    ],
-    ids=["more steps", "other noise", "no plan"],
-)
-def test_a_run_that_is_not_of_the_plan_in_its_own_row_is_wrong(
-    plan: dp.Plan | None, text: str
-) -> None:
-    ledger = dp.Ledger.in_memory()
-    row = '{"schema": 99}' if plan is None else plan.as_row()
-    run = ledger.begin(PLAN.run_info("final"), [(PLAN.step, PLAN.steps)], plan=row)
-    for _ in run.steps(PLAN.step, PLAN.steps):
-        pass
-    only(dp.Report.of(ledger, delta=DELTA), "wrong", f"Run {run.number} (“final”) ", text)
-
-
 def test_another_unit_adjacency_or_lower_numerics_is_wrong() -> None:
     for change, text in (
         ({"unit": dp.Unit.USER}, "unit is example; the ledger has user"),
@@ -293,31 +263,6 @@ def test_an_audit_below_the_claim_is_no_deviation() -> None:
     assert found(report) == []
     assert "at least 0.1 (confidence 0.95)" in report.html()
     assert "The audit passes: nothing that was measured contradicts the claim." in report.html()
-
-
-def test_the_share_of_the_claim_is_rounded_down_and_said_for_each_bound() -> None:
-    ledger = ledger_of((STEP, 20))
-    upper = report_upper(ledger)
-    audit = replace(
-        audit_of(ledger, lower=upper * 0.0999),
-        assumed_lower=upper * 0.6999,
-        assumes="noise is scaled",
-    )
-    assert (
-        "| 9 %; 69 % under the assumption |"
-        in dp.Report.of(ledger, delta=DELTA, audit=audit).markdown()
-    )
-    for other in (
-        replace(audit, unit=dp.Unit.USER),
-        audit_of(ledger_of((STEP, 5))),
-    ):  # not of this claim: no share of it
-        text = dp.Report.of(ledger, delta=DELTA, audit=other).markdown()
-        assert "share of the claim reached" not in text
-        assert "The audit passes" not in text
-    assert (
-        "The audit passes"
-        not in dp.Report.of(ledger, delta=DELTA, audit=audit_of(ledger, lower=50.0)).markdown()
-    )
 
 
 def test_p43_an_audit_above_the_claim_contradicts_it() -> None:
@@ -408,38 +353,6 @@ def test_without_a_list_an_audit_is_compared_where_the_claim_implies_something(
     only(dp.Report.of(ledger, audit=replace(high, delta=1e-9)), "note", "something else")
 
 
-@pytest.mark.parametrize(("factor", "outcome"), [(0.5, "PASS"), (1.5, "FAIL")])
-def test_the_audit_is_in_the_headline_with_the_share_it_reached(
-    factor: float, outcome: str
-) -> None:
-    ledger = ledger_of((STEP, 20))
-    document = json.loads(
-        dp.Report.of(
-            ledger, delta=DELTA, audit=audit_of(ledger, report_upper(ledger) * factor)
-        ).json()
-    )
-    (figure,) = [figure for figure in document["figures"] if figure["name"] == "audit"]
-    assert figure["value"] == outcome
-    assert ("50 % of the claim reached" in figure["note"] or "49 % of" in figure["note"]) is (
-        outcome == "PASS"
-    )
-    assert ("The audit passes, and reached" in document["status"]["text"]) is (outcome == "PASS")
-    other = json.loads(
-        dp.Report.of(ledger, delta=DELTA, audit=audit_of(ledger_of((STEP, 5)))).json()
-    )
-    assert [figure["value"] for figure in other["figures"] if figure["name"] == "audit"] == ["none"]
-
-
-def test_a_full_batch_step_is_compared_too() -> None:
-    plan = dp.Plan(
-        sampler=dp.Sampler(dp.Everything(), records=100_000, steps=3),
-        mechanism=dp.Gaussian(1.0, 9.0),
-    )
-    ledger = ledger_of((plan.step, 3), info=plan.run_info("final"))
-    assert found(dp.Report.of(ledger, delta=1e-6, plan=plan)) == []
-    assert alarming(dp.Report.of(ledger_of((step_of(dp.Everything()), 3)), delta=1e-6, plan=plan))
-
-
 # --- programmes of several plans ---
 
 
@@ -450,7 +363,9 @@ BOTH = dp.Programme({"look": LOOK, "train": PLAN})
 
 
 def both(*more: tuple[dp.ledger.Step, int], look: int = 1) -> dp.Ledger:
-    """A ledger whose first run looked; the list has room for training, and for what else is named."""
+    """A ledger whose first run looked; the list has room for training,
+    and for what else is named.
+    """
     budget = listed((LOOK.step, look), (PLAN.step, PLAN.steps), *more)
     return ledger_of((LOOK.step, look), info=LOOK.run_info("look"), budget=budget)
 

@@ -108,7 +108,10 @@ def test_non_contiguous_totals_and_tensors() -> None:
 
 @pytest.mark.parametrize("factor", [
     Dense(torch.tensor([[1.0, 2.0], [math.nan, 1.0], [math.inf, 0.0]])),
-    Outer(torch.tensor([[[1.0], [1.0]], [[math.nan], [1.0]], [[math.inf], [0.0]]]), torch.ones(3, 2, 1), (1, 1)),
+    Outer(
+        torch.tensor([[[1.0], [1.0]], [[math.nan], [1.0]], [[math.inf], [0.0]]]),
+        torch.ones(3, 2, 1), (1, 1),
+    ),
     Lookups(
         torch.zeros(3, 2, dtype=torch.long),
         torch.tensor([[[1.0], [1.0]], [[math.nan], [1.0]], [[math.inf], [1.0]]]),

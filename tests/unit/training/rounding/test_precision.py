@@ -236,7 +236,9 @@ def test_numbers_that_float32_does_not_hold_are_refused(its: Group) -> None:
 
 
 def held_to_their_spread() -> None:
-    """A record of norm 1 whose terms cancel a thousandfold: its weight is what its spread allows."""
+    """A record of norm 1 whose terms cancel a thousandfold:
+    its weight is what its spread allows.
+    """
     squares, spreads = np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[1000.0, 0.8], [0.8, 0.8]])
     weights = group().weights(precision.raised_squares(squares, spreads, limit=10.0))
     for weight, spread in zip(weights, spreads, strict=True):

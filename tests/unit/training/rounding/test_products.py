@@ -64,7 +64,9 @@ def test_places_change_by_a_percent_at_most() -> None:
 
 @pytest.mark.parametrize(("m", "t"), [(1, 1), (5, 3), (300, 1), (9, 700)])
 def test_outer_products_are_summed_with_their_weights(m: int, t: int) -> None:
-    """Wrong: weights of one piece for the records of another, or the last, ragged piece left out."""
+    """Wrong: weights of one piece for the records of another, or the last,
+    ragged piece left out.
+    """
     a, b = tensor(m, t, 4), tensor(m, t, 3, seed=1)
     weights = numbers(2, m, kind=torch.float64).abs()
     total = torch.ones(3, 4, dtype=torch.float64)

@@ -91,7 +91,9 @@ def transposed(w: Tensor, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("forward", [positions, transposed])
 @pytest.mark.parametrize("length", [T, B])
 def test_p12_as_many_positions_as_records_are_not_taken_for_them(forward: Any, length: int) -> None:
-    """With T == B the guess is wrong, the gradient shows it, and the pass is repeated without it."""
+    """With T == B the guess is wrong, the gradient shows it,
+    and the pass is repeated without it.
+    """
     found = compare(Written(forward, draw(1, E)), cubes, (draw(B, length, E),), loop=None)
     assert found.engine.one_by_one is None
 

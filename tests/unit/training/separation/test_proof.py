@@ -16,7 +16,6 @@ from torch.nn import functional
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.engine import Engine, Loss
-from discreet.training.separation.exits import layer_of
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OWN, PUBLIC, Mixed, OneByOne, Rows
 from support.clipped_sums import CLIP_NORM, ROUNDING, moved_by
@@ -248,7 +247,8 @@ def test_no_number_of_a_record_appears_in_a_reason() -> None:
     (reason,) = reasons
     assert (
         reason
-        == "linear joins a weight with several records: mean.dim: runs over records, in the layer '1'"
+        == "linear joins a weight with several records: mean.dim: runs over records, in the layer "
+        "'1'"
     )
 
 
@@ -680,22 +680,6 @@ def test_memory_that_nobody_wrote_is_zero() -> None:
         strided = torch.empty_strided((10, 10), (10, 1))
     assert not bool(empty.any())
     assert not bool(strided.any())
-
-
-def test_the_layer_whose_forward_runs_is_named() -> None:
-    names: dict[int, str] = {}
-    seen: list[str] = []
-
-    class Asking(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            seen.append(layer_of(names))
-            return x
-
-    model = nn.Sequential(nn.Identity(), Asking())
-    names.update({id(module): name for name, module in model.named_modules()})
-    model(rows(1))
-    assert seen == ["layer '1'"]
-    assert layer_of(names) == ""
 
 
 def test_a_loss_of_no_parameter_is_refused() -> None:

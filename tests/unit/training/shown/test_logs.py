@@ -1,4 +1,6 @@
-"""What a run shows: released values, a bound on epsilon that is never too small, and nothing raw."""
+"""What a run shows: released values, a bound on epsilon that is never too small,
+and nothing raw.
+"""
 
 import csv
 import math
@@ -57,9 +59,7 @@ def test_p42_a_log_sees_what_was_released_and_nothing_else() -> None:
     )
 
 
-def test_p42_raw_values_are_logged_only_where_the_plan_names_them_and_then_there_is_no_guarantee() -> (
-    None
-):
+def test_p42_raw_values_are_logged_only_where_the_plan_names_them_without_a_guarantee() -> None:
     seen: list[Logged] = []
     ledger = dp.Ledger.in_memory()
     train(ledger, plan(GROUPS | {"metric/seen": dp.NotPrivate()}), logs=[seen.append])

@@ -133,7 +133,8 @@ def test_the_bound_at_the_end_is_that_of_the_whole_list_though_less_is_charged()
 _PRINTS = """
 import discreet as dp, torch
 from discreet.training import PrivateRun
-plan = dp.Plan(sampler=dp.Sampler(dp.Poisson(0.5), records=9, steps=2), mechanism=dp.Gaussian(1.0, 1.0))
+sampler = dp.Sampler(dp.Poisson(0.5), records=9, steps=2)
+plan = dp.Plan(sampler=sampler, mechanism=dp.Gaussian(1.0, 1.0))
 run = PrivateRun(torch.nn.Linear(2, 1), plan, ledger=dp.Ledger.in_memory())
 for batch in run.batches(torch.utils.data.TensorDataset(torch.ones(9, 2))):
     run.backward(lambda model, data: model(data[0]).squeeze(1), batch)

@@ -1,4 +1,6 @@
-"""Certified brackets of one direction: they hold the truth, also where something is chosen badly."""
+"""Certified brackets of one direction: they hold the truth,
+also where something is chosen badly.
+"""
 
 import math
 

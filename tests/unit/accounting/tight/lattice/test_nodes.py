@@ -1,4 +1,6 @@
-"""The lattice: nodes in the middle of their intervals, fine at the centre, wide enough at the ends."""
+"""The lattice: nodes in the middle of their intervals, fine at the centre,
+wide enough at the ends.
+"""
 
 import numpy as np
 import pytest

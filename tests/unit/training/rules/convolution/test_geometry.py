@@ -1,4 +1,6 @@
-"""Every strategy gives what a loop over batches of one gives, for every geometry that torch takes."""
+"""Every strategy gives what a loop over batches of one gives,
+for every geometry that torch takes.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def test_windows_have_their_stated_shape_and_arguments_stay_as_they_are(case: Ca
 
 
 def test_many_records_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More records than fit into the cache, so that there are several pieces, the last one ragged."""
+    """More records than fit into the cache, so that there are several pieces,
+    the last one ragged.
+    """
     torch.manual_seed(0)
     weight = torch.randn(4, 3, 3, 3)
     case = Case({"padding": 1}, False, weight, torch.randn(11, 3, 9, 9), torch.randn(11, 4, 9, 9))

@@ -172,7 +172,9 @@ def close(found: Tensor, wanted: Tensor, case: Case) -> None:
 def batch_of_one(
     case: Case, layer: nn.RNNBase, x: Tensor, start: tuple[Tensor, ...], d_out: tuple[Tensor, ...]
 ) -> list[Tensor]:
-    """Each weight's gradients, (m, *shape), from torch's own layer on one record after the other."""
+    """Each weight's gradients, (m, *shape),
+    from torch's own layer on one record after the other.
+    """
     rows: list[tuple[Tensor, ...]] = []
     axis = 0 if case.batch_first else 1
     for i in range(case.records):

@@ -146,9 +146,7 @@ def test_an_old_and_a_new_ledger_are_accounted_for_together() -> None:
     assert both.upper == pytest.approx(pairs.upper, rel=1e-9)
 
 
-def test_t03_a_budget_row_put_after_the_rows_of_schema_1_is_refused_although_the_chain_is_whole() -> (
-    None
-):
+def test_t03_a_budget_row_after_the_rows_of_schema_1_is_refused_in_a_whole_chain() -> None:
     *lines, _ = [json.loads(line) for line in (FOLDER / "one_run.jsonl").read_text().splitlines()]
     book = Book()
     for line in lines:

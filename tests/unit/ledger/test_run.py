@@ -4,14 +4,19 @@ left of it.
 
 from __future__ import annotations
 
+import json
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import discreet as dp
-from discreet.ledger import Rule, Run, Terms
-from support.examples import INFO, OTHER_STEP, STEP, list_of
+from discreet.ledger import Rule, Run, Terms, block_size
+from discreet.ledger.storage.store import Store
+from support.examples import INFO, OTHER_STEP, STEP, list_of, roomy_ledger, varied_ledger
+from support.victims import FIRST
+from support.victims import INFO as VICTIM
 
 CHOSEN = replace(INFO, parameters=dp.units.Parameters.CHOSEN_FROM_OUTPUTS)
 
@@ -408,3 +413,125 @@ def test_what_a_run_left_is_free_again_under_a_filter_or_an_odometer(
     assert dict(ledger.snapshot().committed()) == counted(ledger) == {STEP: 10}
     take(ledger.begin(CHOSEN), 7)  # nothing planned: each block is asked for
     assert counted(ledger) == {STEP: 17}
+
+
+@pytest.fixture
+def ledger() -> dp.Ledger:
+    return roomy_ledger()
+
+
+@pytest.fixture
+def run(ledger: dp.Ledger) -> Run:
+    return ledger.begin(INFO)
+
+
+def total(ledger: dp.Ledger) -> int:
+    return sum(charge.count for charge in ledger.charges())
+
+
+@pytest.mark.parametrize("block", [None, 1, 7, 100])
+def test_steps_yields_each_number_once_and_charges_before(
+    ledger: dp.Ledger, run: Run, block: int | None
+) -> None:
+    seen = []
+    for number in run.steps(STEP, 50, block=block):
+        seen.append(number)
+        assert total(ledger) >= len(seen)
+    assert seen == list(range(50))
+    assert ledger.charges()[0].count == 50
+
+
+def test_breaking_off_settles_to_the_steps_seen(ledger: dp.Ledger, run: Run) -> None:
+    for number in run.steps(STEP, 1000):
+        if number == 40:
+            break
+    assert total(ledger) == 41
+
+
+def test_a_million_equal_steps_are_a_few_rows_and_over_count_by_an_eighth_at_most() -> None:
+    taken, writes = 0, 0
+    while taken < 1_000_000:
+        block = block_size(taken)
+        assert block <= max(32, taken / 8)
+        taken, writes = taken + block, writes + 1
+    assert writes < 120
+
+
+def test_runs_share_a_ledger_and_are_charged_apart() -> None:
+    ledger = varied_ledger()
+    assert [run.info.label for run in ledger.runs()] == ["example", "second", "third"]
+    assert [(charge.run.label, charge.count, charge.unsettled) for charge in ledger.charges()] == [
+        ("example", 12, 5),
+        ("example", 1, 0),
+        ("second", 2, 2),
+    ]
+
+
+def test_a_run_that_another_process_took_the_place_of_is_over_and_closing_says_nothing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.ledger"
+    with dp.Ledger.open(path) as first, dp.Ledger.open(path) as second:
+        slow = first.begin(VICTIM, [(FIRST, 4)])
+        lease = slow.reserve(FIRST, count=2)
+        second.begin(VICTIM, [(FIRST, 2)], continues=slow.number)
+        lease.take()
+        slow.end()
+        with pytest.raises(dp.errors.LedgerMisuse, match="not to a run that was continued"):
+            slow.end("power failure")
+    with dp.Ledger.open(path, "r") as ledger:
+        replaced, _ = ledger.verify().runs()
+        assert (replaced.over, replaced.reason, replaced.steps) == (True, "", 1)
+
+
+def rows_by_transaction(ledger: dp.Ledger, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The kinds of row that each further transaction stores, filled as they come."""
+    transactions: list[list[str]] = []
+    appending, append = Store.appending, Store.append
+
+    def counted(self: Store) -> AbstractContextManager[None]:
+        transactions.append([])
+        return appending(self)
+
+    def noted(self: Store, number: int, body: bytes, digest: bytes) -> None:
+        transactions[-1].append(json.loads(body)["kind"])
+        append(self, number, body, digest)
+
+    monkeypatch.setattr(Store, "appending", counted)
+    monkeypatch.setattr(Store, "append", noted)
+    return transactions
+
+
+def test_a_block_is_settled_in_the_transaction_that_reserves_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = dp.Ledger.in_memory()
+    run = ledger.begin(VICTIM, [(FIRST, 5)])
+    transactions = rows_by_transaction(ledger, monkeypatch)
+    for _ in run.steps(FIRST, 5, block=2):
+        assert ledger.snapshot().unsettled <= 2
+    assert transactions == [
+        ["reserved"],
+        ["settled", "reserved"],
+        ["settled", "reserved"],
+        ["settled"],
+    ]
+    assert (ledger.snapshot().steps, ledger.snapshot().unsettled) == (5, 0)
+
+
+def test_a_block_is_settled_if_the_next_is_refused() -> None:
+    ledger = dp.Ledger.in_memory()
+    run = ledger.begin(VICTIM, [(FIRST, 3)])
+    with pytest.raises(dp.errors.BudgetExceeded):
+        list(run.steps(FIRST, 9, block=2))
+    assert (ledger.snapshot().steps, ledger.snapshot().unsettled) == (3, 0)
+
+
+def test_a_block_that_was_settled_meanwhile_is_not_settled_again() -> None:
+    ledger = dp.Ledger.in_memory()
+    run = ledger.begin(VICTIM, [(FIRST, 4)])
+    for number in run.steps(FIRST, 4, block=2):
+        if number == 1:
+            for lease in list(ledger._leases):  # as another thread might
+                lease.settle()
+    assert (ledger.verify().snapshot().steps, ledger.snapshot().unsettled) == (4, 0)

@@ -54,7 +54,9 @@ def test_it_learns_without_privacy_and_leaves_no_ledger(small: Path) -> None:
 
 
 def test_features_are_functions_of_single_images(small: Path) -> None:
-    """Whitening by the covariance of the data set would be a use of the data that nobody charged."""
+    """Whitening by the covariance of the data set would be a use of the data that nobody
+    charged.
+    """
     vectors = patches.prepare(small).train
     write_images(small, "cifar10", train=10)
     assert (patches.prepare(small).train == vectors[:10]).all()

@@ -44,7 +44,9 @@ def test_it_learns_without_privacy_and_leaves_no_ledger(
 
 
 def test_inputs_are_functions_of_single_images(tmp_path: Path) -> None:
-    """Standardising by statistics of the data set would be a use of the data that nobody charged."""
+    """Standardising by statistics of the data set would be a use of the data that nobody
+    charged.
+    """
     write_images(tmp_path, "mnist")
     images = cnn.prepare(tmp_path).train.tensors[0]
     write_images(tmp_path, "mnist", train=10)
