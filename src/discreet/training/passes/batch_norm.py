@@ -86,12 +86,16 @@ class PrivateBatchNorm:
                 statistics.
         """
         norms = cls(model)
+
+        # A plan of one mechanism takes every leaf that there is.
         groups = plan.mechanism.mechanisms if isinstance(plan.mechanism, Groups) else ("*",)
         unclaimed = [
             leaf
             for leaf in norms.leaves
             if not any(fnmatchcase(leaf, pattern) for pattern in groups)
         ]
+
+        # Left to torch, they would normalise with the statistics of the batch (P09).
         if unclaimed:
             names = ", ".join(repr(leaf.removeprefix("bn/")) for leaf in unclaimed)
             raise CoupledRecords(
@@ -119,13 +123,13 @@ class PrivateBatchNorm:
         Args:
             names: the modules of the model, `id` to name, for messages.
         """
-        if not self._layers:
-            yield Noting(None, names)
-            return
+        # By their buffers, in every pass anew: a module that was moved or loaded may have others.
         self.check_untouched()
         by_mean = {
             id(layer.module.running_mean): (leaf, layer) for leaf, layer in self._layers.items()
         }
+
+        # Put back whatever happens, and refused only if nothing else was.
         try:
             yield Noting(by_mean, names)
         finally:
@@ -142,10 +146,14 @@ class PrivateBatchNorm:
         self.check_untouched()
         missing = sorted(self._layers.keys() - averages.keys())
         if missing:
-            expected, got = "the release of every leaf", f"none of {', '.join(missing)}"
             raise ParameterError(
-                owner="PrivateBatchNorm.apply", name="averages", expected=expected, got=got
+                owner="PrivateBatchNorm.apply",
+                name="averages",
+                expected="the release of every leaf",
+                got=f"none of {', '.join(missing)}",
             )
+
+        # All of them before any layer moves: an average that is no such array ends it here.
         moments = {leaf: layer.decoded(averages[leaf]) for leaf, layer in self._layers.items()}
         for leaf, layer in self._layers.items():
             if layer.module.training:
@@ -160,11 +168,10 @@ class PrivateBatchNorm:
 
     def check_untouched(self) -> None:
         """Refuse, and undo, what was not released."""
-        if self._layers:
-            _refuse_changed(
-                self._set_back(),
-                "outside of the run, perhaps by a forward pass in train mode (and were set back)",
-            )
+        _refuse_changed(
+            self._set_back(),
+            "outside of the run, perhaps by a forward pass in train mode (and were set back)",
+        )
 
     def _set_back(self) -> list[str]:
         """Names of the layers whose statistics were not the released ones; now they are."""
@@ -174,8 +181,12 @@ class PrivateBatchNorm:
 
 
 def _is_private(module: nn.Module) -> bool:
-    tracking = isinstance(module, _BatchNorm) and module.training and module.track_running_stats
-    return tracking and module.running_mean is not None and not isinstance(module, nn.SyncBatchNorm)
+    """Whether the statistics of a layer can be released: it tracks them, and sees this batch alone."""
+    # SyncBatchNorm talks to other processes before anything is clipped: it is left to be refused.
+    if not isinstance(module, _BatchNorm) or isinstance(module, nn.SyncBatchNorm):
+        return False
+
+    return module.training and module.track_running_stats and module.running_mean is not None
 
 
 def _refuse_changed(layers: list[str], how: str) -> None:
@@ -210,12 +221,10 @@ class _Layer:
                 got=f"{name!r}, which was never called",
                 do="Call the model once, in eval mode, with any input.",
             )
+        # With others every record's moments would be NaN, and no record would count (P13).
         mean, variance = _buffers(module)
-        if not bool(
-            torch.isfinite(mean).all()
-            and torch.isfinite(variance).all()
-            and (variance >= 0.0).all()
-        ):
+        are_numbers = torch.isfinite(mean) & torch.isfinite(variance) & (variance >= 0.0)
+        if not bool(are_numbers.all()):
             raise ModelError(
                 expected="running statistics that are numbers, variances not negative",
                 got=f"others in {name!r}",
@@ -229,13 +238,15 @@ class _Layer:
         """(m, 2C): `BatchNorm.encode` of every record (m, C, P), relative to the running
         statistics.
         """
-        centre_C, scale_C = (
-            self.mean.to(rows),
-            (self.variance.double() + self.module.eps).sqrt().to(rows),
-        )
+        # From the copies: what the module holds now may be a pass's own doing.
+        centre_C = self.mean.to(rows)
+        scale_C = (self.variance.double() + self.module.eps).sqrt().to(rows)
+
+        # The second moment by the spread, not by a mean of squares: that would cancel in float32.
         spread_mC, mean_mC = torch.var_mean(rows, 2, correction=0)
         first_mC = (mean_mC - centre_C) / scale_C
         second_mC = spread_mC / scale_C.square() + first_mC.square() - 1.0
+
         return torch.cat([first_mC, second_mC], 1) / math.sqrt(self.statistic.dimension)
 
     def decoded(self, average: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -244,6 +255,7 @@ class _Layer:
         mean, variance = (
             part.detach().cpu().double().numpy() for part in (self.mean, self.variance)
         )
+        # Moments were taken relative to the variance with eps, as the layer normalises.
         released_mean, spread = self.statistic.decode(
             values, expected_batch_size=1.0, mean=mean, variance=variance + self.module.eps
         )
@@ -253,6 +265,7 @@ class _Layer:
         """The running average of releases; without a momentum, the average of all."""
         self.count += 1
         share = 1.0 / self.count if self.module.momentum is None else self.module.momentum
+
         for running, new in ((self.mean, mean), (self.variance, variance)):
             running.copy_(
                 (1.0 - share) * running.double() + share * torch.from_numpy(new).to(running.device)
@@ -264,11 +277,12 @@ class _Layer:
         """Write the released statistics to the module; whether it had others. Its counter counts
         releases, not passes.
         """
-        buffers = _buffers(self.module)
-        changed = not all(map(_same, buffers, (self.mean, self.variance)))
-        if changed:
-            for buffer, released in zip(buffers, (self.mean, self.variance), strict=True):
-                buffer.copy_(released)
+        buffers, released = _buffers(self.module), (self.mean, self.variance)
+        changed = not all(map(_same, buffers, released))
+        if changed:  # else a graph that holds them would take it for a write
+            for buffer, values in zip(buffers, released, strict=True):
+                buffer.copy_(values)
+
         if self.module.num_batches_tracked is not None:
             self.module.num_batches_tracked.fill_(self.count)
         return changed
@@ -319,31 +333,36 @@ class Noting:
             CoupledRecords: it belongs to no layer with private statistics.
         """
         named = dict(kwargs)
-        if func.__name__ != "batch_norm" or not (
-            args[_TRAINING] if len(args) > _TRAINING else named.get("training")
-        ):
+        is_by_place = len(args) > _TRAINING
+        in_training = args[_TRAINING] if is_by_place else named.get("training")
+        if func.__name__ != "batch_norm" or not in_training:
             return args, named
+
+        # Of weights, as where they are standardised: no record is involved.
         proof = current_proof()
-        if proof is not None and is_public(proof.state(args[0] if args else named["input"])):
-            return args, named  # of weights, as where they are standardised: no record is involved
+        if proof is not None and is_public(proof.state(_input(args, named))):
+            return args, named
+
+        # Whoever calls it, module or not: a check by class or parameters misses some (P09).
         if self.leaf_of(args, named) is None:
+            layer = layer_of(self._names)
             raise CoupledRecords(
                 expected="layers that treat every record by itself",
                 got="batch normalisation over the records of a batch (also without trained scales, "
-                "also when frozen)"
-                f"{f', in the {layer}' if (layer := layer_of(self._names)) else ''}",
+                f"also when frozen){f', in the {layer}' if layer else ''}",
                 do=(
                     "Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch "
                     "statistics."
                 ),
             )
-        if len(args) > _TRAINING:
+        if is_by_place:
             return (*args[:_TRAINING], False, *args[_TRAINING + 1 :]), named
         return args, named | {"training": False}
 
     def leaf_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The leaf of the layer that calls, if it takes part."""
         for thing in (*args, *kwargs.values()):
+            # The running mean is an argument of every call, by place or by name.
             leaf, layer = self._layers.get(id(thing), (None, None))
             if layer is not None and layer.module.training:
                 return leaf
@@ -358,8 +377,10 @@ class Noting:
             channel: its axis of channels.
         """
         layer = next(layer for name, layer in self._layers.values() if name == leaf)
+
         rows_mC = wide(rows.detach()).movedim(channel, 1)
         rows_mCP = rows_mC.reshape(*rows_mC.shape[:2], math.prod(rows_mC.shape[2:]))
+
         self._rows.setdefault(leaf, []).append(layer.moments(rows_mCP))
 
     def statistics(self) -> dict[str, Tensor]:
@@ -385,9 +406,17 @@ class Alone(Doors):
     def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self._steady:
             args, kwargs = without_dropout(func.__name__, args, kwargs)
+
         if func.__name__ == "batch_norm":
             args, kwargs = self._noting.released_only(func, args, kwargs)
             leaf = self._noting.leaf_of(args, kwargs)
             if leaf is not None:
-                self._noting.note(leaf, (args[0] if args else kwargs["input"]).unsqueeze(0), 2)
+                # All rows belong to the one record: they are positions of it.
+                self._noting.note(leaf, _input(args, kwargs).unsqueeze(0), 2)
+
         return func(*args, **kwargs)
+
+
+def _input(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a call of batch normalisation is to normalise."""
+    return args[0] if args else kwargs["input"]

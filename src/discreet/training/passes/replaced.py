@@ -74,9 +74,10 @@ class Replaced:
     def _install(self) -> None:
         with self._lock:
             self._users += 1
-            for place, (owner, name, new) in enumerate(
-                self._replacements if self._users == 1 else ()
-            ):
+            if self._users > 1:
+                return
+
+            for place, (owner, name, new) in enumerate(self._replacements):
                 now = getattr(owner, name)
                 # Somebody may have put a function of ours there, believing it the original.
                 if now is not new or not callable(new):
@@ -91,6 +92,8 @@ class Replaced:
                 for original, (_, _, new) in zip(self._originals, self._replacements, strict=True)
                 if type(original) is BuiltinFunctionType
             }
+
+            # Copies: looking at a lazy module may import others, and so may other threads.
             for module in list(sys.modules.values()):
                 attributes = getattr(module, "__dict__", {})
                 for name, value in list(attributes.items()):
@@ -103,11 +106,13 @@ class Replaced:
             self._users -= 1
             if self._users:
                 return
+
             for original, (owner, name, new) in zip(
                 self._originals, self._replacements, strict=True
             ):
                 if getattr(owner, name) is new:  # or somebody else has replaced it for good
                     setattr(owner, name, original)
+
             for attributes, name, new, original in self._elsewhere:
                 if attributes.get(name) is new:
                     attributes[name] = original

@@ -166,6 +166,7 @@ class Uses:
         try:
             self.proof.require_rows(gradient, rows, f"the gradient of {name}")
         except OneByOne:
+            # Dropped and tried again: the guess was ours, and says nothing about the loss.
             if guess is not None:
                 raise WrongGuess(guess) from None
             raise
@@ -197,7 +198,9 @@ class Uses:
             OneByOne: something that a factor or a weight was made of was written to after it was
                 used.
         """
+        # Before gradients go back to parameters: they do so by what the values were made of (T08).
         self.require_untouched()
+
         with no_functions(), out_of_sight():  # torch's own functions, on what is as it was
             for use in self.uses:
                 if use.factor is not None:
@@ -209,6 +212,7 @@ class Uses:
         """Fail the pass if something that must stay as it was has been written to."""
         with no_functions():
             is_changed = any(writes_of(tensor) != writes for tensor, writes in self._watched)
+
         if is_changed:
             raise OneByOne("what a gradient or a weight was made of was changed after it was used")
 
@@ -372,6 +376,8 @@ def tensors_of(thing: Any) -> list[Tensor]:
     """All tensors of a factor, in whatever it holds."""
     if isinstance(thing, Tensor):
         return [thing]
+
+    # Factors hold factors, and forms of their own: whatever is not looked into is not watched.
     if isinstance(thing, Mapping):
         parts: Iterable[Any] = thing.values()
     elif isinstance(thing, (list, tuple)):
@@ -380,6 +386,7 @@ def tensors_of(thing: Any) -> list[Tensor]:
         parts = [getattr(thing, entry.name) for entry in fields(thing)]
     else:
         return []
+
     return [tensor for part in parts for tensor in tensors_of(part)]
 
 
