@@ -9,7 +9,7 @@ touch each other, or which no rule covers, is computed record by record: slower,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
@@ -31,7 +31,7 @@ from discreet.training.passes.passes import Passes
 from discreet.training.passes.precision_settings import full_precision, refuse_kinds
 from discreet.training.passes.sandbox import seeded_pass
 from discreet.training.rules.call import Use
-from discreet.training.rules.weights import Derived, ViewOf
+from discreet.training.rules.weights import ViewOf, sources_of
 from discreet.training.separation.kept import modules_of
 from discreet.training.separation.states import OneByOne, Stumbled
 
@@ -97,6 +97,7 @@ class Engine:
         self.parameters = trained(model)
         self._trained = {id(parameter) for parameter in self.parameters.values()}
         refuse_kinds(self.parameters)
+
         self._passes = Passes(model, self.parameters, self.batch_norm)
         self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
@@ -188,6 +189,7 @@ class Engine:
         # contribute is dropped.
         row, records = self._stand_in
         rows = select(row, torch.zeros(records, dtype=torch.long))
+
         with suppress(*USER_ERRORS):  # a model that cannot bear made-up records
             for _ in self.passes(loss, rows, records, 1):
                 pass
@@ -282,13 +284,14 @@ class Engine:
             return self._chooser.finished(value.leaf, joined, use.number)
 
         present = mask if copies == 1 else mask.repeat_interleave(copies)
+
         try:
             taped = self._passes.together(loss, rows, present, copies, finish)
         except OneByOne as failure:
             self._understand(loss, copies, str(failure))
             return None
 
-        self._uses = _counted(taped.uses)
+        self._uses = _counted(taped.uses, self.parameters)
         with full_precision(self.device):
             pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
 
@@ -324,6 +327,7 @@ class Engine:
             self._passes.traces.erase()  # before the next record is computed
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
+        # What is used once was finished when its gradient arrived.
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
 
     def _check_parameters(self) -> None:
@@ -334,6 +338,7 @@ class Engine:
             for parameter in module.parameters(recurse=False)
             if parameter.requires_grad
         }
+
         if trained_now != self._trained:
             changed = sorted(set(trained(self.model)) ^ set(self.parameters)) or [
                 "others of the same names"
@@ -360,6 +365,7 @@ class Engine:
                 row_loss, rows, copies = self._rows_of(loss, Portion(trial_batch), trial_records)
                 self._reason(row_loss, rows, trial_records * copies, copies)
 
+        # Where a trial could measure nothing, the estimate is zero, and `largest` decides.
         return max(1, min(largest, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def plain_pass(self, loss: Loss, batch: Any, records: int) -> None:
@@ -385,6 +391,7 @@ class Engine:
         self._understanding = _Understanding(self._circumstances(row_loss, copies))
         trial = self._try(row_loss, rows, records * copies, copies)
         self._remember(Portion(batch), records)
+
         if trial is None:
             return self._passes.rehearsed(row_loss, rows, records * copies)
         return trial
@@ -414,13 +421,14 @@ class Engine:
         except OneByOne:  # which the pass in earnest finds by itself
             return None
         except USER_ERRORS:
+            # If it fails in a plain pass, too, the mistake is the user's, and shows in earnest.
             with suppress(*USER_ERRORS):
                 self._passes.rehearsed(loss, rows, count)
                 self._understand(loss, copies, "the loss fails where records are followed")
             return None
 
         self._chooser.activations = trial.activations.times(copies)
-        self._uses = _counted(trial.taped.uses)
+        self._uses = _counted(trial.taped.uses, self.parameters)
 
         # A model that cannot bear a single row cannot be compared with it.
         agrees = True
@@ -430,19 +438,22 @@ class Engine:
             pass
         finally:
             trial.release()
+
         if not agrees:
             self._understand(loss, copies, "the rules do not compute torch's own gradients")
+
         return trial.taped.losses, trial.taped.statistics
 
 
-def _counted(uses: Iterable[Use]) -> dict[str, int]:
+def _counted(uses: Iterable[Use], parameters: Mapping[str, Tensor]) -> dict[str, int]:
     """How often each leaf was used; one that was used otherwise than as it is, or in part, counts
     as used several times.
     """
     count: dict[str, int] = {}
     for use in uses:
-        value = use.value
-        leaves = [leaf for leaf, _ in value.sources] if isinstance(value, Derived) else [value.leaf]
-        for leaf in leaves:
-            count[leaf] = count.get(leaf, 0) + (1 if isinstance(value, ViewOf) else 2)
+        # Once, and as it is: then its form can be chosen where its gradient arrives.
+        weight = 1 if isinstance(use.value, ViewOf) else 2
+        for leaf, _ in sources_of(use.value, parameters):
+            count[leaf] = count.get(leaf, 0) + weight
+
     return count

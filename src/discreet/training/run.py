@@ -106,12 +106,14 @@ class PrivateRun:
         # An eighth of the memory is for gradients of single records.
         self._engine = Engine(model, batch_norm=norms, memory_budget=memory // 8)
         self._gradients = GradientWatch(self._engine.parameters)
+
         if not self._engine.parameters:
             raise ModelError(
                 expected="a model with a parameter to train",
                 got="none that requires a gradient",
                 do="Call requires_grad_(True) on what is to be trained.",
             )
+
         # Leaves of the model and of the loss, by which the plan knows what it clips and noises.
         shown = own_names(statistics or {})
         bound = plan.for_leaves({**self._engine.leaves, **shown})
@@ -269,8 +271,7 @@ class PrivateRun:
         return loading.batches(samples, self._planted.chosen, self._session.entries_seed, trained)
 
     def _refuse_waiting(self) -> None:
-        # Whoever may choose among batches may choose by what is in them, and the sample is no
-        # random one any more.
+        # A loop that leaves some out is another mechanism, and shows which these were (P28).
         if self._waiting is not None:
             raise SampleMisuse(
                 expected="a backward for every batch, also an empty one",
@@ -321,6 +322,7 @@ class PrivateRun:
                     got="one that was used before",
                     do="Call backward once for each batch; draw the next for more.",
                 )
+
             # An attempt that failed released nothing; its random numbers are not used again.
             self._engine.batch_norm.check_untouched()
             attempt, self._attempts = self._attempts, self._attempts + 1
@@ -384,6 +386,7 @@ class PrivateRun:
                 got=f"one within step {self.step}, whose samples could not be drawn again",
                 do=f"Save after backward, every {self._session.sampler.batches_per_step} batches.",
             )
+
         things = named(self._model, optimizer, scheduler, others)
         Checkpoint(
             plan=self.plan.to_json(),

@@ -62,6 +62,8 @@ class Stepping:
         self._numerics = numerics
         self._microbatch = microbatch
         self._memory_budget = memory_budget
+
+        # The clip norm that pays for rounding (P14); whether there is one is seen before any step.
         self._inner = ClipMargin(session.bound, session.sampler, numerics, microbatch)
         self.check(session.bound.start)
 
@@ -73,6 +75,7 @@ class Stepping:
         noised = [
             leaf for group in self._session.groups() if group.private for leaf in group.leaves
         ]
+
         announce_noise(passes * sum(self._session.bound.dimensions[leaf] for leaf in noised))
         expect_passes(passes)
 
@@ -92,7 +95,7 @@ class Stepping:
         sums = Sums(session.bound, session.state, self._inner, engine.device)
         records = self._planted.fetched(batch)
 
-        # An empty sample is a step like any other: buffers that did not move would show it.
+        # An empty sample is a step like any other (P28): buffers that did not move would show it.
         if not records:
             _, seed = session.places(sample, 1, attempt)
             with seeded_pass(seed), engine.one_step(seed):
@@ -153,8 +156,10 @@ class Stepping:
 
         # Noise by the same object that was charged and has clipped (P02).
         out = {leaf: self._room(leaf, values) for leaf, values in leaf_sums.items()}
-        pairs = [(leaf_sums[leaf], out[leaf]) for leaf in group.leaves]
+        pairs = list(zip(leaf_sums.values(), out.values(), strict=True))
         stream = self._session.noise_stream(sample, lane)
+
+        # On every coordinate, whether a record has touched it or not (P25).
         release_all(
             pairs,
             grid=grid_of(group),
@@ -176,6 +181,7 @@ class Stepping:
 
 def _give(parameter: Tensor, noised: Any, divisor: float) -> None:
     """Add the average to the gradient, or make it the gradient."""
+    # The only divisor is public: that of the plan, not how many there were (P29).
     noised /= divisor
     gradient = torch.from_numpy(noised).view(parameter.shape).to(parameter.device, parameter.dtype)
     parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient

@@ -58,6 +58,7 @@ def one_by_one(
     """
     # Numbers that no other record can have moved on or seeded; from the secret seed of the step.
     seeds = torch.randint(2**62, (places,)).tolist()
+
     with generators_seeded() as seed:
 
         def seeded(record: int, *, apart: bool) -> _T:
@@ -86,6 +87,7 @@ def refuse_shared(model: nn.Module) -> None:
         ModelError: a parameter or buffer is shared.
     """
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        # Of accelerators' memory torch says that it is shared, always; there is no copy there.
         if tensor.device.type == "cpu" and tensor.is_shared():  # type: ignore[no-untyped-call]
             raise ModelError(
                 expected="parameters and buffers in memory of this process, to compute records "
@@ -114,6 +116,7 @@ def _apart(tasks: Sequence[Callable[[], _T]]) -> Iterator[_T]:
             started.append(_Process(task))
             if len(started) >= torch.get_num_threads():
                 yield started.popleft().result()
+
         while started:
             yield started.popleft().result()
     finally:
@@ -133,6 +136,7 @@ class _Process(Generic[_T]):
 
     def __init__(self, task: Callable[[], _T]) -> None:
         fork = _safe_fork()
+
         _write_out()  # or it would be written twice
         self._pipe, entrance = os.pipe()
         self._number = fork()
@@ -160,6 +164,7 @@ class _Process(Generic[_T]):
                 got="its process, which died",
                 do="Run loss(model, batch) by itself: it may use too much memory, or crash.",
             )
+
         # Tensors and plain values alone: code that a record has chosen does not come back.
         result, error = torch.load(io.BytesIO(answer), weights_only=True)
         if error is not None:
@@ -245,6 +250,7 @@ def _told(error: BaseException) -> tuple[str, list[str]]:
                 "numbers of records: what it returns must not depend on them in kind."
             ),
         ]
+
     name = type(error).__name__
     if type(error).__module__ == "builtins":
         return name, [str(error)]

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +43,7 @@ from discreet.training.separation.states import is_public
 __all__ = ["Alone", "Noting", "PrivateBatchNorm"]
 
 _TRAINING = 5  # place of `training` in torch.batch_norm, and in torch.nn.functional.batch_norm
+_NONE: Mapping[int, Any] = MappingProxyType({})
 _Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
 
 
@@ -108,6 +110,7 @@ class PrivateBatchNorm:
                 'Groups({"grad/*": ..., '
                 '"bn/*": Gaussian(clip_norm=1.0, noise_multiplier=...)}).',
             )
+
         return norms
 
     @property
@@ -116,7 +119,7 @@ class PrivateBatchNorm:
         return {leaf: layer.statistic.dimension for leaf, layer in self._layers.items()}
 
     @contextmanager
-    def noting(self, names: Mapping[int, str] | None = None) -> Iterator[Noting]:
+    def noting(self, names: Mapping[int, str] = _NONE) -> Iterator[Noting]:
         """For the time of a pass. Afterwards the layers hold what they held before, whatever the
         pass has tried.
 
@@ -181,7 +184,7 @@ class PrivateBatchNorm:
 
 
 def _is_private(module: nn.Module) -> bool:
-    """Whether the statistics of a layer can be released: it tracks them, and sees this batch alone."""
+    """Whether a layer has statistics that a release can move."""
     # SyncBatchNorm talks to other processes before anything is clipped: it is left to be refused.
     if not isinstance(module, _BatchNorm) or isinstance(module, nn.SyncBatchNorm):
         return False
@@ -190,6 +193,7 @@ def _is_private(module: nn.Module) -> bool:
 
 
 def _refuse_changed(layers: list[str], how: str) -> None:
+    # What a forward pass in train mode writes there is the batch's own, without noise (P09).
     if layers:
         raise CoupledRecords(
             expected="running statistics that only releases move",
@@ -221,6 +225,7 @@ class _Layer:
                 got=f"{name!r}, which was never called",
                 do="Call the model once, in eval mode, with any input.",
             )
+
         # With others every record's moments would be NaN, and no record would count (P13).
         mean, variance = _buffers(module)
         are_numbers = torch.isfinite(mean) & torch.isfinite(variance) & (variance >= 0.0)
@@ -230,8 +235,10 @@ class _Layer:
                 got=f"others in {name!r}",
                 do="Call reset_running_stats() on the layer.",
             )
+
         tracked = module.num_batches_tracked
         count = 0 if tracked is None else int(tracked)
+
         return cls(module, BatchNorm(mean.numel(), floor), mean.clone(), variance.clone(), count)
 
     def moments(self, rows: Tensor) -> Tensor:
@@ -255,17 +262,22 @@ class _Layer:
         mean, variance = (
             part.detach().cpu().double().numpy() for part in (self.mean, self.variance)
         )
+
         # Moments were taken relative to the variance with eps, as the layer normalises.
         released_mean, spread = self.statistic.decode(
             values, expected_batch_size=1.0, mean=mean, variance=variance + self.module.eps
         )
+
+        # Noise may have made it smaller than a variance can be.
         return released_mean, np.maximum(spread - self.module.eps, self.statistic.floor)
 
     def move(self, mean: np.ndarray[Any, Any], variance: np.ndarray[Any, Any]) -> None:
         """The running average of releases; without a momentum, the average of all."""
+        # Releases are counted, not passes: how many there are depends on the size of the sample.
         self.count += 1
         share = 1.0 / self.count if self.module.momentum is None else self.module.momentum
 
+        # In float64, rounded once to the precision of the layer.
         for running, new in ((self.mean, mean), (self.variance, variance)):
             running.copy_(
                 (1.0 - share) * running.double() + share * torch.from_numpy(new).to(running.device)
@@ -285,17 +297,21 @@ class _Layer:
 
         if self.module.num_batches_tracked is not None:
             self.module.num_batches_tracked.fill_(self.count)
+
         return changed
 
 
 def _buffers(module: _BatchNorm) -> tuple[Tensor, Tensor]:
     mean, variance = module.running_mean, module.running_var
+
+    # Without them the layer would normalise by the batch, in eval mode too (P09).
     if mean is None or variance is None:
         raise ModelError(
             expected="a layer that tracks statistics",
             got="one that stopped",
             do="Leave its buffers in place.",
         )
+
     return mean, variance
 
 
@@ -316,11 +332,11 @@ class Noting:
 
     def __init__(
         self,
-        layers: Mapping[int, tuple[str, _Layer]] | None = None,
-        names: Mapping[int, str] | None = None,
+        layers: Mapping[int, tuple[str, _Layer]] = _NONE,
+        names: Mapping[int, str] = _NONE,
     ) -> None:
-        self._layers = dict(layers or {})
-        self._names = dict(names or {})
+        self._layers = dict(layers)
+        self._names = dict(names)
         self._rows: dict[str, list[Tensor]] = {}
 
     def released_only(
@@ -355,6 +371,7 @@ class Noting:
                     "statistics."
                 ),
             )
+
         if is_by_place:
             return (*args[:_TRAINING], False, *args[_TRAINING + 1 :]), named
         return args, named | {"training": False}
@@ -364,6 +381,8 @@ class Noting:
         for thing in (*args, *kwargs.values()):
             # The running mean is an argument of every call, by place or by name.
             leaf, layer = self._layers.get(id(thing), (None, None))
+
+            # In eval mode a layer takes no part: a release does not move it either.
             if layer is not None and layer.module.training:
                 return leaf
         return None
@@ -378,6 +397,7 @@ class Noting:
         """
         layer = next(layer for name, layer in self._layers.values() if name == leaf)
 
+        # All axes but those of records and channels are positions: (m, C, P).
         rows_mC = wide(rows.detach()).movedim(channel, 1)
         rows_mCP = rows_mC.reshape(*rows_mC.shape[:2], math.prod(rows_mC.shape[2:]))
 

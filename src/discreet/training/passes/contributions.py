@@ -58,6 +58,7 @@ class Piece:
 
     def place_in(self, total: Tensor) -> Tensor:
         """The piece's part of a flat total."""
+        # A flat total may itself be a part of a larger one.
         size, strides, offset = self.region
         return total.as_strided(size, strides, total.storage_offset() + offset)
 
@@ -115,6 +116,7 @@ class Contributions:
 
     def positions(self, leaves: Iterable[str]) -> frozenset[int]:
         """Numbers of positions that occur; public."""
+        # The margin for rounding goes by them (docs/proofs/sums.md, section 6).
         return frozenset(
             [piece.factor.positions for leaf in leaves for piece in self.pieces.get(leaf, ())]
         )
@@ -134,10 +136,12 @@ class Contributions:
 
     def keep(self, mask: Tensor) -> Contributions:
         """Zeros for the other records."""
+        # In the place of their numbers: a weight of zero times infinity is no zero (P13).
         pieces = {
             leaf: tuple(Piece(piece.region, piece.factor.keep(mask)) for piece in leaf_pieces)
             for leaf, leaf_pieces in self.pieces.items()
         }
+
         return Contributions(pieces, self.records, self.present)
 
 
@@ -178,6 +182,9 @@ def losses_and_statistics(
         ModelError: there is not one loss for each row, or not one row of each statistic.
     """
     losses, statistics = result
+
+    # One for each record, or nobody knows whose it is: of a mean nothing could be clipped (P01),
+    # and tokens are no records (P10).
     if not isinstance(losses, Tensor) or losses.shape != (rows,):
         # No sizes here: a message has no number that a record may have chosen (T14).
         got = (
@@ -190,6 +197,7 @@ def losses_and_statistics(
             got=f"{got}, or another number of values",
             do='Use reduction="none"; average over positions of each record, not over records.',
         )
+
     values_by_name = dict(moments)
     for name, values in statistics.items():
         has_rows = isinstance(values, Tensor) and values.shape[:1] == (rows,)
@@ -214,6 +222,7 @@ def alone(gradients: Mapping[str, Tensor]) -> Contributions:
         leaf: (Piece(whole_region(gradient), Dense(gradient.unsqueeze(0))),)
         for leaf, gradient in gradients.items()
     }
+
     return Contributions(pieces, 1, 1)
 
 
@@ -223,7 +232,8 @@ def gathered(
     """All uses of a pass, by leaf, merged where they concern the same numbers."""
     factors_by_leaf: dict[str, dict[Region, list[Factor]]] = {}
     for use in uses:
-        for leaf, region, factor in use.lifted:  # none if the loss does not depend on it
+        # None if the loss does not depend on it.
+        for leaf, region, factor in use.lifted:
             factors_by_leaf.setdefault(leaf, {}).setdefault(region, []).append(factor)
 
     pieces = {}
@@ -266,6 +276,7 @@ def _merged(factors: list[Factor]) -> Factor:
     """One factor for the sum of all."""
     if len(factors) == 1:
         return factors[0]
+
     outers = [factor for factor in factors if isinstance(factor, Outer)]
     lookups = [factor for factor in factors if isinstance(factor, Lookups)]
 
@@ -286,6 +297,7 @@ def _joined_outers(outers: list[Outer]) -> Outer:
     """The positions of all, one after the other."""
     inputs = torch.cat([factor.a for factor in outers], 1)
     gradients = torch.cat([factor.b for factor in outers], 1)
+
     return Outer(inputs, gradients, outers[0].shape)
 
 
@@ -293,6 +305,7 @@ def _joined_lookups(lookups: list[Lookups]) -> Lookups:
     """The positions of all, one after the other."""
     ids = torch.cat([factor.ids for factor in lookups], 1)
     gradients = torch.cat([factor.b for factor in lookups], 1)
+
     return Lookups(ids, gradients, lookups[0].shape)
 
 

@@ -81,6 +81,7 @@ def _refuse_on_parameter(leaf: str, parameter: Tensor) -> None:
         "a gradient hook": parameter._backward_hooks,  # noqa: SLF001  (no public way to ask)
         "a post-accumulate hook": parameter._post_accumulate_grad_hooks,  # noqa: SLF001
     }
+
     for kind, hooks in registers.items():
         # A tensor has no register before its first hook.
         _refuse((hooks or {}).values(), f"{kind} {on}", _OURS)
@@ -116,6 +117,8 @@ def _refuse(hooks: Iterable[object], what: str, allowed: frozenset[str]) -> None
 def _innermost(hook: object) -> object:
     """The function that a hook calls, under partial arguments, methods and decorators."""
     function = hook
+
+    # Until nothing is left to unwrap: any of them may be around any other.
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -129,4 +132,5 @@ def _innermost(hook: object) -> object:
 
 def _origin(function: object) -> str:
     """The module in which a function, or the class of an object, is written."""
+    # Some built-in functions and methods have none of their own.
     return str(getattr(function, "__module__", None) or type(function).__module__)

@@ -136,6 +136,7 @@ def _bounded(length: float, bounds: Tensor) -> bool:
     """
     if length < _TINY:
         return True
+
     # Half of its length: so that it has to be clipped.
     group = Group(
         name="trial",
@@ -144,10 +145,12 @@ def _bounded(length: float, bounds: Tensor) -> bool:
         clip_norm=length / 2,
         noise_std=1.0,
     )
+
     clipped = float(group.weights(bounds.unsqueeze(0))[0]) * length
     return clipped <= group.clip_norm * (1.0 + _SUM_ROUNDING)
 
 
 def _length(values: Tensor) -> Tensor:
+    # In float64: squares of large numbers of float32 would overflow.
     length: Tensor = torch.linalg.vector_norm(values.detach(), dtype=torch.float64)
     return length.cpu()

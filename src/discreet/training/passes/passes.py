@@ -213,8 +213,9 @@ class Passes:
             with self._circumstances(proof, restore=restore) as (noting, moved):
                 yield noting
         except BaseException:
+            # Now, not with the sums: processes of records begin with what there is.
             if not restore:
-                self.traces.erase()  # now: processes of records begin with what there is
+                self.traces.erase()
             raise
         finally:
             memory = proof.put_back()
@@ -235,18 +236,20 @@ class Passes:
             try:
                 with proving(proof), proof:
                     yield noting, moved
+
                     if not restore:
                         self.traces.hold_finalizers()
             except OneByOne:
                 refuse_kept(self._model)  # one by one it would be kept, too
-                proof.check()  # what failed first
+                proof.check()  # what failed first: the reason that users are told
                 raise
             except Exception as error:
                 # What C++ code has wrapped: a failed proof comes before any other error.
                 proof.check()
                 if isinstance(error, NotImplementedError) and "mode" in str(error):
                     raise _unseen(error) from error
-                raise  # as it is: a record may have caused it, and decides nothing for others
+                # As it is: a record may have caused it, and decides nothing for others (T14).
+                raise
             refuse_kept(self._model)
 
     def _describe(self, tensor: Tensor) -> str:
@@ -270,8 +273,9 @@ class Passes:
                 got="one that depends on none",
                 do="Check that the loss uses the model, and that it is not detached.",
             )
-        # The anchor is behind every tap. Parameters themselves must be behind nothing: a use that
-        # was not seen would be missing from the norm, and in the sum (P03).
+
+        # The anchor is behind every tap. Parameters themselves must be behind nothing: else there
+        # was a use that no rule has seen, and that the contributions do not have (P03).
         targets = [anchor, *self._parameters.values()]
         try:
             _, *missed = _gradients(losses, targets, shares, allow_unused=True)
@@ -311,6 +315,7 @@ class Passes:
             mode = Alone(proof, noting, steady=trial)
             with mode:  # also when graphs are let go of: finalizers run then
                 gradients, statistics = self._computed(loss, rows, copies, noting)
+
             # All of it is the record's own, unless it depends on what an earlier pass kept (T09).
             for name, values in {**gradients, **statistics}.items():
                 proof.require_rows(values, Rows(0), name)
@@ -360,9 +365,7 @@ class Passes:
         )
 
     def plain(self, loss: Loss, batch: Any, rows: int) -> None:
-        """A forward and a backward pass as torch does them, without a trace: to see how long they
-        take.
-        """
+        """Run a pass as torch does, forward and back, without a trace: to see how long it takes."""
         with torch.enable_grad(), self._unproved(several=True) as noting:
             result = plain_result(loss(self._model, batch))
             losses, _ = losses_and_statistics(result, rows, noting.statistics())
@@ -442,6 +445,7 @@ class Passes:
             with Doors(proof):
                 # In the pass: a mapping of the user's own may look at numbers.
                 out = mapped(augment(entries), lambda leaf: leaf)
+
             proof.refuse_caught_errors()
             proof.check()
             check_rows(out, records * copies)
@@ -464,10 +468,11 @@ def _unseen(error: NotImplementedError) -> ModelError:
 
 
 def _full(gradient: Tensor) -> Tensor:
+    # Embeddings may have sparse gradients; noise is on all rows (P25).
     return gradient.to_dense() if gradient.is_sparse else gradient
 
 
 def _refuse_objects(proof: Proof, batch: Any) -> None:
     """Texts, numbers and other objects of a record are seen by Python without a door."""
-    if not all(isinstance(leaf, Tensor) or leaf is None for leaf in leaves(batch)):
+    if not all(isinstance(leaf, Tensor | None) for leaf in leaves(batch)):
         proof.fail("Python sees entries of the batch")

@@ -44,8 +44,11 @@ def full_precision(device: torch.device) -> AbstractContextManager[object]:
             bound here covers; the message names it.
     """
     refuse_short_formats(device)
+
+    # Entered only where it changes something: it is asked for in every pass.
     if torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
+
     return _AS_IT_IS
 
 
@@ -101,6 +104,7 @@ def _settings_for(device_type: str) -> Sequence[_Setting]:
         _precision("torch.backends.mkldnn.conv", "mkldnn", "conv"),
         _precision("torch.backends.mkldnn.rnn", "mkldnn", "rnn"),
     ]
+
     if device_type == "cuda":
         settings += _cuda_settings()
     if device_type == "xpu":
@@ -123,6 +127,7 @@ def _cuda_settings() -> list[_Setting | None]:
         *(_flag(f"{matmul}.{name}", f"_get_cublas_{name}") for name in half),
         _flag(f"{matmul}.allow_fp16_accumulation", "_get_cublas_allow_fp16_accumulation"),
     ]
+
     # Where both exist, torch cannot answer one after the other was set.
     if _read_precision is None:
         settings += [
@@ -179,6 +184,7 @@ def refuse_kinds(parameters: Mapping[str, Tensor]) -> None:
         # A lazy parameter has no dtype to trust and no dimension to charge for.
         if is_lazy(parameter) or parameter.dtype not in _KINDS:
             kind = "which has no shape yet" if is_lazy(parameter) else f"of {parameter.dtype}"
+
             raise ModelError(
                 expected="trained parameters of real numbers, of known shape",
                 got=f"{leaf}, {kind}",

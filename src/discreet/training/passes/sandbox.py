@@ -131,6 +131,7 @@ class Traces:
         self.begin_numbers: Callable[[], None] = _nothing
         self.stateful = False
         self.shares_draws: set[int] = set()
+
         self._seed: int | None = None  # of the step
         self._collects_later = False  # whether garbage is not collected until passes are erased
         self._in_step = False
@@ -185,6 +186,7 @@ class Traces:
         """Until `erase`, garbage is not collected: a finalizer of the user's would see what is in
         memory, or write there, and nobody would look.
         """
+        # Between the pass and the sums no code of the user's may run.
         if gc.isenabled():
             gc.disable()
             self._collects_later = True
@@ -220,10 +222,12 @@ def seeded_pass(seed: int) -> Iterator[None]:
             torch.manual_seed(seed)
             yield
         return
+
     # Where there is only the processor, torch.manual_seed would remember a call for devices that
     # never come, with its stack.
     before = torch.default_generator.get_state()
     torch.default_generator.manual_seed(seed)
+
     try:
         yield
     finally:
@@ -262,10 +266,9 @@ class _Untouched:
             for leaf, parameter in parameters.items()
         ]
 
-        # Without it a loss would see gradients, and what it adds could not be told from them.
-        for _, parameter, _, gradient in self._before:
-            if gradient is not None:
-                parameter.grad = None
+        # Else a loss would see gradients, and what it adds could not be told from them.
+        for _, parameter, _, _ in self._before:
+            parameter.grad = None
 
     def written(self) -> list[str]:
         """Names of parameters that were written to; gradients are afterwards what they were."""
@@ -273,8 +276,8 @@ class _Untouched:
         for leaf, parameter, state, gradient in self._before:
             if parameter.grad is not None or _state(parameter) != state:
                 names.append(leaf.removeprefix("grad/"))
-            if parameter.grad is not gradient:
-                parameter.grad = gradient
+            parameter.grad = gradient
+
         return names
 
 
@@ -285,7 +288,7 @@ def _state(tensor: Tensor) -> tuple[int, int]:
 
 @final
 class _Buffers:
-    """The buffers of a model, and copies of them."""
+    """The buffers of a model, and copies of them, for trials: a proof puts back what it has seen."""
 
     __slots__ = ("_before",)
 
@@ -323,6 +326,7 @@ class _Straight:
     def apply(function: Any, preserve: bool, *args: Any) -> Any:  # noqa: FBT001
         if _REPLACED.here:
             return function(*args)
+
         return _REPLACED.original(_Straight).apply(function, preserve, *args)
 
 
@@ -330,6 +334,7 @@ def _no_checkpoint(*args: Any, **kwargs: Any) -> Iterator[None]:
     """In the place of checkpoints that are not reentrant: a generator that goes on once."""
     if _REPLACED.here:
         return iter((None,))
+
     return _REPLACED.original(_no_checkpoint)(*args, **kwargs)  # type: ignore[no-any-return]
 
 
@@ -395,6 +400,8 @@ def _refuse_export(*_: Any, **__: Any) -> None:
 def _refuse_scripted(function: Any, *_: Any, **__: Any) -> None:
     """TorchScript turns tensors into lists and texts where no mode looks."""
     proof = _proof_here()
+
+    # Looked into during passes alone: a function that is called elsewhere may do what it likes.
     if proof is not None and (unseen := unseen_in(function)):
         proof.fail(f"a scripted function may let what records made leave for Python, by {unseen}")
 

@@ -99,6 +99,7 @@ def _is_allowed(node: Any) -> bool:
 
 
 def _may_hold_tensors(value: Any) -> bool:
+    # In the whole name of the type: lists, tuples and optional values of tensors count, too.
     kind: str = value.type().str()
     return any(word in kind for word in _OPAQUE)
 

@@ -70,10 +70,13 @@ class Tape(Doors):
         self.uses = uses
         self.noting = noting
         self.calls = 0
+
         self._rules = rules
         self._no_guess = no_guess
         self._steady = steady
+
         self._parameters = dict(parameters)
+
         # By `id`: each value holds its tensor, so that no other gets the number meanwhile.
         self._values: dict[int, Value] = {
             id(p): ViewOf(p, leaf, whole_region(p)) for leaf, p in parameters.items()
@@ -86,6 +89,7 @@ class Tape(Doors):
         return self
 
     def __exit__(self, *what: object) -> None:
+        # Entered again for functions that are written in Python: the outermost ends the pass.
         self._entered -= 1
         self.uses.forward = self._entered > 0
         super().__exit__(*what)  # type: ignore[no-untyped-call]
@@ -127,6 +131,7 @@ class Tape(Doors):
 
     def _meets(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether a value is among the arguments."""
+        # Asked for every function that a pass calls: a tensor by itself comes first.
         for thing in args:
             if id(thing) in self._values:
                 return True
@@ -150,8 +155,8 @@ class Tape(Doors):
         if leaf is None:
             return
 
-        x = args[0] if args else kwargs["input"]
         call = self._call(-1, func, args, kwargs)
+        x = call.get(0, "input")
         place = call.axes[id(x)]
         rows = call.rows(x)
 
@@ -224,7 +229,7 @@ class Tape(Doors):
         try:
             return rule(call)
         except torch.OutOfMemoryError:
-            raise
+            raise  # of the machine, not of the call
         except (IndexError, RuntimeError, TypeError, ValueError) as error:
             if self._steady:  # on made-up records, which may decide
                 why = f"{call.name} is called in a way that its rule does not know"
@@ -242,6 +247,7 @@ class Tape(Doors):
                 f"{call.name} joins a parameter with something that was computed before the pass"
             )
 
+        # Results without a gradient, as of comparisons, have nothing to give back.
         out = call.func(*call.args, **call.kwargs)
         results = [tensor for tensor in tensors_in(out) if tensor.requires_grad]
         for tensor in results:
@@ -260,7 +266,7 @@ class Tape(Doors):
             ((leaf, parameter),) = sources.items()
             region = view_of(tensor, parameter)
             # A view of what was computed is none of the parameter, wherever it lies.
-            if region is not None and all(isinstance(value, ViewOf) for value in values):
+            if region is not None and set(map(type, values)) == {ViewOf}:
                 return ViewOf(tensor, leaf, region)
 
         return _looked_up(call, tensor) or Derived(tensor, tuple(sources.items()))
@@ -270,6 +276,8 @@ def _looked_up(call: Call, tensor: Tensor) -> TableRows | None:
     """Rows of a table at fixed places, each place once."""
     table = call.value(call.get(0, "weight")) if call.name == "embedding" else None
     ids, padding = call.get(1, "indices"), call.get(2, "padding_idx", -1)
+
+    # The row of the padding has no gradient, wherever it is looked up: autograd knows that.
     if not isinstance(table, ViewOf) or not isinstance(ids, Tensor) or padding >= 0:
         return None
 

@@ -61,6 +61,7 @@ class SavedBytes:
     def __init__(self) -> None:
         self.bytes: dict[int, int] = {}
         self._places: set[int] = set()
+
         # A graph that holds its own results would never be freed; what is in a box can be let go
         # of.
         self._boxes: list[list[Tensor]] = []
@@ -91,6 +92,7 @@ class SavedBytes:
 
     def release(self) -> None:
         """Let go of the tensors: the graph of the pass is not needed any more."""
+        # The graph holds the boxes, and would hold what is in them.
         for box in self._boxes:
             box.clear()
         self._boxes.clear()

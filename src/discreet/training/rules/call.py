@@ -89,6 +89,7 @@ class Uses:
         self.uses: list[Use] = []
         self.anchor = new_anchor(device)
         self.forward = True
+
         self._finish = finish
         self._hold = hold
         self._watched: list[tuple[Tensor, int]] = []  # with how often each was written to
@@ -116,6 +117,8 @@ class Uses:
 
         waiting = [(Use(value, number), make) for value, make in pairs]
         self.uses += [use for use, _ in waiting]
+
+        # Plain training keeps the inputs of layers as well: a trial counts them as autograd's own.
         if self._hold is not None:
             for tensor in watched:
                 self._hold(tensor, number)
@@ -144,6 +147,7 @@ class Uses:
                 # A user's rule is not believed: it runs in sight of the proof, which must find one
                 # row for each record in its factor. The rules of the library run out of sight.
                 factor = make(plain) if is_users_rule else None
+
                 with no_functions(), out_of_sight():
                     if factor is not None:
                         self._require_factor_rows(factor, name)
@@ -180,6 +184,7 @@ class Uses:
             self.proof.fail(
                 f"the rule of {name} gives a factor of another class than the library's"
             )
+
         for tensor in tensors_of(factor):
             self.proof.require_rows(tensor, Rows(0), f"what the rule of {name} makes of a gradient")
 
@@ -203,6 +208,7 @@ class Uses:
 
         with no_functions(), out_of_sight():  # torch's own functions, on what is as it was
             for use in self.uses:
+                # No gradient came back where the loss does not depend on a result.
                 if use.factor is not None:
                     use.lifted = list(use.value.lift(use.factor))
                     self.watch(tensor for *_, factor in use.lifted for tensor in tensors_of(factor))
@@ -290,6 +296,7 @@ class Call:
         """The tensors among the arguments that hold records, and where."""
         # Public tensors have no place.
         places = [(tensor, self.axes[id(tensor)]) for tensor in self.others()]
+
         return [(tensor, rows) for tensor, rows in places if rows is not None]
 
     def plain(self, thing: Any) -> Any:
@@ -378,14 +385,13 @@ def tensors_of(thing: Any) -> list[Tensor]:
         return [thing]
 
     # Factors hold factors, and forms of their own: whatever is not looked into is not watched.
+    parts: Iterable[Any] = ()
     if isinstance(thing, Mapping):
-        parts: Iterable[Any] = thing.values()
+        parts = thing.values()
     elif isinstance(thing, (list, tuple)):
         parts = thing
     elif is_dataclass(thing):
         parts = [getattr(thing, entry.name) for entry in fields(thing)]
-    else:
-        return []
 
     return [tensor for part in parts for tensor in tensors_of(part)]
 

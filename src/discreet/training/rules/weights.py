@@ -194,6 +194,7 @@ def _reach(tensor: Tensor) -> int | None:
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size == 1:
             continue
+
         if stride < reach:
             return None
         reach += stride * (size - 1)
