@@ -99,6 +99,7 @@ class Engine:
         refuse_kinds(self.parameters)
 
         self._passes = Passes(model, self.parameters, self.batch_norm)
+
         self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
         self._understanding: _Understanding | None = None

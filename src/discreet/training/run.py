@@ -231,6 +231,7 @@ class PrivateRun:
         samples = self._session.samples(  # or refuses a second pass
             self._start, self._first_state, until_budget=until_budget, lost=self._lost
         )
+
         self._began, self._loading = True, loading
         self._stepping.announce(self._session.planned)
         self._watch.begin(self._start, progress)
@@ -455,6 +456,7 @@ class PrivateRun:
             saved.objects,
             self._engine.batch_norm.take_over,
         )
+
         self._start, self._first_state = saved.step, saved.state
         self._lost = check.label("PrivateRun.load", "lost", lost, empty=True)
         self._done = saved.step * self._session.sampler.batches_per_step

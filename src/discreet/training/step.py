@@ -147,6 +147,7 @@ class Stepping:
         norms.apply({leaf: release.mean(leaf) for leaf in norms.leaves})
         for leaf, parameter in parameters.items():
             _give(parameter, release[leaf], release.divisors[leaf])
+
         return release.without(parameters)
 
     def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:

@@ -165,6 +165,7 @@ def plain_result(result: Any) -> tuple[Any, dict[str, Any]]:
             got="something else as a name",
             do="Return (losses, {name: values}), with the names of the plan.",
         )
+
     return losses, named
 
 

@@ -197,6 +197,7 @@ def _reach(tensor: Tensor) -> int | None:
 
         if stride < reach:
             return None
+
         reach += stride * (size - 1)
 
     return reach
