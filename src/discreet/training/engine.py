@@ -4,13 +4,12 @@
     Contributions
 
 The model is not wrapped, renamed or changed. A pass of which it is not proved that records do not
-touch each other, or which
-no rule covers, is computed record by record: slower, and exact.
+touch each other, or which no rule covers, is computed record by record: slower, and exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
@@ -32,7 +31,7 @@ from discreet.training.passes.passes import Passes
 from discreet.training.passes.precision_settings import full_precision, refuse_kinds
 from discreet.training.passes.sandbox import seeded_pass
 from discreet.training.rules.call import Use
-from discreet.training.rules.weights import Derived, ViewOf
+from discreet.training.rules.weights import ViewOf, sources_of
 from discreet.training.separation.kept import modules_of
 from discreet.training.separation.states import OneByOne, Stumbled
 
@@ -98,7 +97,9 @@ class Engine:
         self.parameters = trained(model)
         self._trained = {id(parameter) for parameter in self.parameters.values()}
         refuse_kinds(self.parameters)
+
         self._passes = Passes(model, self.parameters, self.batch_norm)
+
         self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
         self._understanding: _Understanding | None = None
@@ -124,6 +125,7 @@ class Engine:
         """
         if self._always_alone:
             return "asked for"
+
         return None if self._understanding is None else self._understanding.one_by_one
 
     @property
@@ -142,11 +144,10 @@ class Engine:
         """
         if self.one_by_one is not None:
             return f"Records are computed one by one: {self.one_by_one}."
-        return (
-            choices_table(self.choices)
-            if self.choices
-            else "Nothing is chosen before the first step."
-        )
+        if not self.choices:
+            return "Nothing is chosen before the first step."
+
+        return choices_table(self.choices)
 
     def compute_one_by_one(self) -> None:
         """From now on, compute records one by one, whatever could be proved."""
@@ -184,8 +185,12 @@ class Engine:
         """
         if not self._passes.traces.stateful or self._stand_in is None:
             return
+
+        # As many rows as any other pass: state may follow from how many there are. What they
+        # contribute is dropped.
         row, records = self._stand_in
         rows = select(row, torch.zeros(records, dtype=torch.long))
+
         with suppress(*USER_ERRORS):  # a model that cannot bear made-up records
             for _ in self.passes(loss, rows, records, 1):
                 pass
@@ -196,19 +201,21 @@ class Engine:
         self._check_parameters()
         mask = Contributions({}, records, present).mask
         portion = batch if isinstance(batch, Portion) else Portion(batch)
+
+        # An augmentation that is not proved is given one record at a time, with the loss.
         try:
             row_loss, rows, copies = self._rows_of(loss, portion, records)
-        except OneByOne as failure:  # of the augmentation
+        except OneByOne as failure:
             reason: str | None = str(failure)
-            self._understanding = _Understanding(self._circumstances(loss, 1), reason)
+            self._understand(loss, 1, str(failure))
             row_loss, rows, copies = loss, portion, 1
         else:
             reason = self._reason(row_loss, rows, records * copies, copies)
         self._remember(portion, records)
+
+        # What was contributed is the caller's until it asks for more, and is erased then.
         try:
-            contributed = None
-            if reason is None:
-                contributed = self._together(row_loss, rows, mask, copies)
+            contributed = self._together(row_loss, rows, mask, copies) if reason is None else None
             if contributed is None:
                 yield from self._one_by_one(row_loss, rows, mask, copies)
             else:
@@ -230,6 +237,7 @@ class Engine:
         """
         if not isinstance(loss, Augmented):
             return loss, portion, 1
+
         rows = self._passes.augmented(
             loss.augment, portion.take(torch.arange(records)), records, loss.copies
         )
@@ -237,18 +245,25 @@ class Engine:
 
     def _reason(self, loss: Loss, rows: Portion, count: int, copies: int) -> str | None:
         """Why the records of this pass are computed one by one; None if they are not."""
-        if count == 1 or self._always_alone:
-            return "a pass over one row" if count == 1 else "asked for"
+        if count == 1:
+            return "a pass over one row"
+        if self._always_alone:
+            return "asked for"
+
+        # A loss of another kind, or a model in another mode, may call other functions.
         circumstances = self._circumstances(loss, copies)
         if self._understanding is None or self._understanding.circumstances != circumstances:
             self._understanding = _Understanding(circumstances)
             tried = min(count, _TRIED)
+
             # Records must not decide how they are computed: the rules are tested on numbers that
             # are made up.
             self._try(loss, made_up(rows.take(torch.arange(tried))), tried, copies)
+
         return self._understanding.one_by_one
 
     def _circumstances(self, loss: Loss, copies: int) -> tuple[object, ...]:
+        # The code, not the function: a loss that is defined in the loop is a new one in each step.
         code = getattr(loss, "__code__", type(loss))
         return code, copies, *[module.training for module in modules_of(self.model)]
 
@@ -257,22 +272,30 @@ class Engine:
     ) -> tuple[Contributions, dict[str, Tensor]] | None:
         """What records contribute, all at once; None where that is not proved."""
 
+        # Copies of a record are one contribution before anything is measured: clipped each by
+        # itself, they could add up to as many clip norms (docs/proofs/engine.md, section 8).
         def finish(use: Use, factor: Factor) -> Factor:
             joined = factor if copies == 1 else factor.joined(copies)
             value = use.value
+
+            # What is used several times is merged first (P08), and finished by `_finish_leaf`.
             if not isinstance(value, ViewOf) or self._uses.get(value.leaf) != 1:
                 return joined
+
             return self._chooser.finished(value.leaf, joined, use.number)
 
         present = mask if copies == 1 else mask.repeat_interleave(copies)
+
         try:
             taped = self._passes.together(loss, rows, present, copies, finish)
         except OneByOne as failure:
             self._understand(loss, copies, str(failure))
             return None
-        self._uses = _counted(taped.uses)
+
+        self._uses = _counted(taped.uses, self.parameters)
         with full_precision(self.device):
             pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
+
         return Contributions(pieces, len(mask), mask), averaged(taped.statistics, len(mask))
 
     def _one_by_one(
@@ -287,16 +310,18 @@ class Engine:
             apart: bool,  # noqa: FBT001
         ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
             record_rows = rows.take(record * copies + torch.arange(copies))
-            if not isinstance(loss, Augmented):
-                gradients, statistics = self._passes.alone(loss, record_rows, copies, apart=apart)
-                return gradients, averaged(statistics, 1)
+            row_loss, row_copies = loss, copies
+
             # Where the loss is computed, too: what an augmentation makes of a record, sizes and
             # names included, must not come back to where others are computed.
-            augmented = self._passes.augmented(
-                loss.augment, record_rows, 1, loss.copies, apart=apart
-            )
+            if isinstance(loss, Augmented):
+                row_loss, row_copies = loss.loss, loss.copies
+                record_rows = self._passes.augmented(
+                    loss.augment, record_rows, 1, row_copies, apart=apart
+                )
+
             gradients, statistics = self._passes.alone(
-                loss.loss, augmented, loss.copies, apart=apart
+                row_loss, record_rows, row_copies, apart=apart
             )
             return gradients, averaged(statistics, 1)
 
@@ -306,15 +331,18 @@ class Engine:
             self._passes.traces.erase()  # before the next record is computed
 
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
+        # What is used once was finished when its gradient arrived.
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
 
     def _check_parameters(self) -> None:
+        # By identity, in every pass (P06): what is unfrozen later is no leaf of the plan.
         trained_now = {
             id(parameter)
             for module in modules_of(self.model)
             for parameter in module.parameters(recurse=False)
             if parameter.requires_grad
         }
+
         if trained_now != self._trained:
             changed = sorted(set(trained(self.model)) ^ set(self.parameters)) or [
                 "others of the same names"
@@ -340,6 +368,8 @@ class Engine:
             with seeded_pass(0), suppress(OneByOne):  # for the shapes alone
                 row_loss, rows, copies = self._rows_of(loss, Portion(trial_batch), trial_records)
                 self._reason(row_loss, rows, trial_records * copies, copies)
+
+        # Where a trial could measure nothing, the estimate is zero, and `largest` decides.
         return max(1, min(largest, budget // max(1, int(_PASS * self._chooser.activations.peak))))
 
     def plain_pass(self, loss: Loss, batch: Any, records: int) -> None:
@@ -359,10 +389,13 @@ class Engine:
             row_loss, portion, copies = self._rows_of(loss, Portion(batch), records)
         except OneByOne:  # of the augmentation
             return self._passes.rehearsed(loss, batch, records)
+
+        # Tried anew, whatever is known: a rehearsal says what is so now.
         rows = portion.batch
         self._understanding = _Understanding(self._circumstances(row_loss, copies))
         trial = self._try(row_loss, rows, records * copies, copies)
         self._remember(Portion(batch), records)
+
         if trial is None:
             return self._passes.rehearsed(row_loss, rows, records * copies)
         return trial
@@ -383,20 +416,25 @@ class Engine:
         """
         if count == 1:
             return None
+
         try:
             trial = self._passes.trial(loss, rows, count)
-        except Stumbled as failure:
+        except Stumbled as failure:  # the rules, not the records: in earnest it would be the same
             self._understand(loss, copies, str(failure))
             return None
-        except OneByOne:
+        except OneByOne:  # which the pass in earnest finds by itself
             return None
         except USER_ERRORS:
+            # If it fails in a plain pass, too, the mistake is the user's, and shows in earnest.
             with suppress(*USER_ERRORS):
                 self._passes.rehearsed(loss, rows, count)
                 self._understand(loss, copies, "the loss fails where records are followed")
             return None
+
         self._chooser.activations = trial.activations.times(copies)
-        self._uses = _counted(trial.taped.uses)
+        self._uses = _counted(trial.taped.uses, self.parameters)
+
+        # A model that cannot bear a single row cannot be compared with it.
         agrees = True
         try:
             agrees = SelfTest(self.parameters, self._passes.alone).passes(loss, rows, trial)
@@ -404,19 +442,22 @@ class Engine:
             pass
         finally:
             trial.release()
+
         if not agrees:
             self._understand(loss, copies, "the rules do not compute torch's own gradients")
+
         return trial.taped.losses, trial.taped.statistics
 
 
-def _counted(uses: Iterable[Use]) -> dict[str, int]:
+def _counted(uses: Iterable[Use], parameters: Mapping[str, Tensor]) -> dict[str, int]:
     """How often each leaf was used; one that was used otherwise than as it is, or in part, counts
     as used several times.
     """
     count: dict[str, int] = {}
     for use in uses:
-        value = use.value
-        leaves = [leaf for leaf, _ in value.sources] if isinstance(value, Derived) else [value.leaf]
-        for leaf in leaves:
-            count[leaf] = count.get(leaf, 0) + (1 if isinstance(value, ViewOf) else 2)
+        # Once, and as it is: then its form can be chosen where its gradient arrives.
+        weight = 1 if isinstance(use.value, ViewOf) else 2
+        for leaf, _ in sources_of(use.value, parameters):
+            count[leaf] = count.get(leaf, 0) + weight
+
     return count

@@ -29,9 +29,10 @@ from discreet.training.data.trees import check_rows, select, tensors_in
 from discreet.training.engine import USER_ERRORS, Engine, Loss
 from discreet.training.passes.contributions import Contributions, gathered
 from discreet.training.passes.oracle import agree, tolerance_of
-from discreet.training.passes.passes import Passes, TrialPass
+from discreet.training.passes.passes import Passes
 from discreet.training.passes.precision_settings import full_precision
 from discreet.training.passes.sandbox import seeded_pass
+from discreet.training.passes.trials import TrialPass
 from discreet.training.rules.call import Call
 from discreet.training.separation.effects import Effects
 from discreet.training.separation.operation import forget_operations

@@ -95,24 +95,32 @@ class PrivateRun:
         label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
     ) -> None:
+        # What can be refused without a ledger is, before one is opened.
         owner = "PrivateRun"
         memory = check.whole(owner, "memory_budget", memory_budget, least=1)
         rows = None if microbatch is None else check.whole(owner, "microbatch", microbatch, least=1)
         self._model = check.instance(owner, "model", model, nn.Module)
         norms = PrivateBatchNorm.in_plan(model, check.instance(owner, "plan", plan, Plan))
         refuse_parallel(model)
+
+        # An eighth of the memory is for gradients of single records.
         self._engine = Engine(model, batch_norm=norms, memory_budget=memory // 8)
         self._gradients = GradientWatch(self._engine.parameters)
+
         if not self._engine.parameters:
             raise ModelError(
                 expected="a model with a parameter to train",
                 got="none that requires a gradient",
                 do="Call requires_grad_(True) on what is to be trained.",
             )
+
+        # Leaves of the model and of the loss, by which the plan knows what it clips and noises.
         shown = own_names(statistics or {})
         bound = plan.for_leaves({**self._engine.leaves, **shown})
         refuse_slots(bound.bound.start)
         level = Numerics.IDEALISED if plan.numerics is Numerics.IDEALISED else Numerics.CERTIFIED
+
+        # From here on a failure has to close what was opened.
         self._own_ledger, book = opened_ledger(ledger, budget)
         try:
             self._session = Session(
@@ -136,6 +144,7 @@ class PrivateRun:
         except BaseException:
             self._close(book)
             raise
+
         self._order = threading.Lock()
         self._waiting: Batch | None = None
         self._attempts = 0  # at the waiting batch
@@ -217,12 +226,17 @@ class PrivateRun:
         size = self.plan.expected_batch_size
         loading = Loading.of(dataset, collate=collate, workers=workers, expected_batch_size=size)
         self._planted.refuse_other_size(len(loading.dataset))
+
+        # Steps are admitted or refused here, before the first batch is asked for.
         samples = self._session.samples(  # or refuses a second pass
             self._start, self._first_state, until_budget=until_budget, lost=self._lost
         )
+
         self._began, self._loading = True, loading
         self._stepping.announce(self._session.planned)
         self._watch.begin(self._start, progress)
+
+        # A loop that nobody has a name for would be collected after its first batch, and end it.
         kept_alive: list[object] = []
         kept_alive.append(issued := self._issued(loading, samples, kept_alive))
         return issued
@@ -231,6 +245,9 @@ class PrivateRun:
         self, loading: Loading, samples: Generator[Sample], kept_alive: list[object]
     ) -> Iterator[Batch]:
         showing = self._watch.showing(self._session.sampler.batches, self._done)
+
+        # Left in the opposite order, however the loop ends: workers first, the session last, which
+        # settles what was charged.
         with (
             closing(self._session),
             closing(samples),
@@ -255,13 +272,12 @@ class PrivateRun:
         return loading.batches(samples, self._planted.chosen, self._session.entries_seed, trained)
 
     def _refuse_waiting(self) -> None:
+        # A loop that leaves some out is another mechanism, and shows which these were (P28).
         if self._waiting is not None:
-            expected, got = (
-                "a backward for every batch, also an empty one",
-                "the next batch asked for before the last was used",
-            )
             raise SampleMisuse(
-                expected=expected, got=got, do="Call run.backward(loss, batch) for each batch."
+                expected="a backward for every batch, also an empty one",
+                got="the next batch asked for before the last was used",
+                do="Call run.backward(loss, batch) for each batch.",
             )
 
     # --- steps ---
@@ -284,14 +300,20 @@ class PrivateRun:
         """
         function: object = loss
         if not callable(function):
-            expected = "a function of (model, data) that gives one loss for each record"
             raise ParameterError(
-                owner="PrivateRun.backward", name="loss", expected=expected, got=type(loss).__name__
+                owner="PrivateRun.backward",
+                name="loss",
+                expected="a function of (model, data) that gives one loss for each record",
+                got=type(loss).__name__,
             )
         Batch.checked(batch)
+
         with self._order:
+            # In every step: hooks may be put there, and gradients added, at any time (T10, T15).
             refuse_hooks(self._model, self._engine.parameters)
             self._gradients.check()
+
+            # The first sample is charged and drawn when it is asked for, after the rehearsal.
             self._rehearse(loss, batch)
             sample = batch.sample
             self._session.check_issued(sample)
@@ -301,16 +323,21 @@ class PrivateRun:
                     got="one that was used before",
                     do="Call backward once for each batch; draw the next for more.",
                 )
+
+            # An attempt that failed released nothing; its random numbers are not used again.
             self._engine.batch_norm.check_untouched()
             attempt, self._attempts = self._attempts, self._attempts + 1
             sums = self._stepping.sums(loss, batch, attempt=attempt)
+
+            # Spent before the release, also if what follows is interrupted: its noise may be out,
+            # and the same sum with other noise would be a second release (P16).
             self._session.spend(sample)
             self._waiting = None
-            self._done = (
-                self._session.number(sample) + 1
-            )  # also if what follows is interrupted: its noise may be out
+            self._done = self._session.number(sample) + 1
+
             released = self._stepping.release(sample, sums)
             self._gradients.note_written()
+
         self._watch.note(released, self.state)
         return released
 
@@ -360,6 +387,7 @@ class PrivateRun:
                 got=f"one within step {self.step}, whose samples could not be drawn again",
                 do=f"Save after backward, every {self._session.sampler.batches_per_step} batches.",
             )
+
         things = named(self._model, optimizer, scheduler, others)
         Checkpoint(
             plan=self.plan.to_json(),
@@ -406,10 +434,12 @@ class PrivateRun:
         """
         self._planted.refuse_checkpoint()
         if self._began:
-            expected, got = "a checkpoint loaded before the first batch", "a run that began"
             raise SampleMisuse(
-                expected=expected, got=got, do="Make another PrivateRun, and load into that."
+                expected="a checkpoint loaded before the first batch",
+                got="a run that began",
+                do="Make another PrivateRun, and load into that.",
             )
+
         saved = Checkpoint.read(path)
         try:
             saved.refuse_another(self.plan, self.ledger)
@@ -418,12 +448,15 @@ class PrivateRun:
                 # If it was made just now, where the checkpoint's ledger should have been.
                 self.ledger.withdraw()
             raise
+
+        # Thresholds out of range leave the model as it is, and the run where it was.
         self._stepping.check(self._session.bound.groups(saved.state))
         restore(
             named(self._model, optimizer, scheduler, others),
             saved.objects,
             self._engine.batch_norm.take_over,
         )
+
         self._start, self._first_state = saved.step, saved.state
         self._lost = check.label("PrivateRun.load", "lost", lost, empty=True)
         self._done = saved.step * self._session.sampler.batches_per_step

@@ -63,6 +63,8 @@ class Stepping:
         self._numerics = numerics
         self._microbatch = microbatch
         self._memory_budget = memory_budget
+
+        # The clip norm that pays for rounding (P14); whether there is one is seen before any step.
         self._inner = ClipMargin(session.bound, session.sampler, numerics, microbatch)
         self.check(session.bound.start)
 
@@ -74,6 +76,7 @@ class Stepping:
         noised = [
             leaf for group in self._session.groups() if group.private for leaf in group.leaves
         ]
+
         announce_noise(passes * sum(self._session.bound.dimensions[leaf] for leaf in noised))
         expect_passes(passes)
 
@@ -92,31 +95,39 @@ class Stepping:
         session, engine, sample, data = self._session, self._engine, batch.sample, batch.collated
         sums = Sums(session.bound, session.state, self._inner, engine.device)
         records = self._planted.fetched(batch)
+
+        # An empty sample is a step like any other (P28): buffers that did not move would show it.
         if not records:
             _, seed = session.places(sample, 1, attempt)
             with seeded_pass(seed), engine.one_step(seed):
                 engine.rest(loss)
             return sums
+
+        # Passes of a public size: a library chooses its kernels by shape, and so the last bits.
         check_rows(data, records)
         size = self._microbatch or engine.fitting(
             loss, data, records, self._memory_budget, self._inner.places
         )
+
+        # A secret random order (docs/proofs/sums.md, section 3); each attempt has places and random
+        # numbers of its own. Who has no row leaves a place empty.
         places, seed = session.places(sample, size, attempt)
         if batch.rows is not None:
-            places = np.where(
-                places >= 0, batch.rows[places], -1
-            )  # who has no row leaves a place empty
+            places = np.where(places >= 0, batch.rows[places], -1)
         rows = torch.from_numpy(places)
+
         with seeded_pass(seed), engine.one_step(seed):
             for start in range(0, len(rows), size):
                 pass_rows = rows[start : start + size]
+
                 # One pass over all of them has them in the order of the sample, which is random
-                # too.
+                # too. Padding repeats the first row, with weight zero.
                 chosen = None if size == records == len(sample) else pass_rows.clamp(min=0)
                 portion = Portion(data, chosen)
                 for contributions, statistics in engine.passes(loss, portion, size, pass_rows >= 0):
                     sums.add(contributions, statistics)
                     del contributions, statistics  # so that there is less to erase
+
         self._planted.add_to(sums, sample, engine.device)
         return sums
 
@@ -124,6 +135,8 @@ class Stepping:
         """Noise, the next state, gradients. Nothing can fail here that depends on data."""
         session, norms, parameters = self._session, self._engine.batch_norm, self._engine.parameters
         groups = session.groups()
+
+        # Each group has a lane of the noise stream to itself: none is used twice (P20).
         noised = [
             (group, self._noised(sample, lane, group, sums)) for lane, group in enumerate(groups)
         ]
@@ -135,15 +148,20 @@ class Stepping:
         norms.apply({leaf: release.mean(leaf) for leaf in norms.leaves})
         for leaf, parameter in parameters.items():
             _give(parameter, release[leaf], release.divisors[leaf])
+
         return release.without(parameters)
 
     def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:
         leaf_sums = {leaf: sums.sum(leaf) for leaf in group.leaves}
-        if not group.private:
+        if not group.private:  # which the ledger says, and no guarantee covers
             return leaf_sums
+
+        # Noise by the same object that was charged and has clipped (P02).
         out = {leaf: self._room(leaf, values) for leaf, values in leaf_sums.items()}
-        pairs = [(leaf_sums[leaf], out[leaf]) for leaf in group.leaves]
+        pairs = list(zip(leaf_sums.values(), out.values(), strict=True))
         stream = self._session.noise_stream(sample, lane)
+
+        # On every coordinate, whether a record has touched it or not (P25).
         release_all(
             pairs,
             grid=grid_of(group),
@@ -158,14 +176,14 @@ class Stepping:
         that is the same.
         """
         parameter = self._engine.parameters.get(leaf)
-        kind = np.dtype(
-            np.float32 if parameter is not None and parameter.dtype != torch.float64 else np.float64
-        )
+        is_single = parameter is not None and parameter.dtype != torch.float64
+        kind = np.dtype(np.float32 if is_single else np.float64)
         return values if values.dtype == kind else np.empty(values.shape, kind)
 
 
 def _give(parameter: Tensor, noised: Any, divisor: float) -> None:
     """Add the average to the gradient, or make it the gradient."""
+    # The only divisor is public: that of the plan, not how many there were (P29).
     noised /= divisor
     gradient = torch.from_numpy(noised).view(parameter.shape).to(parameter.device, parameter.dtype)
     parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient

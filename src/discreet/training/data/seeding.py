@@ -71,6 +71,8 @@ def _torch_kept() -> Iterator[Callable[[int], object]]:
         with torch.random.fork_rng():
             yield torch.manual_seed
         return
+
+    # A worker is a copy of the process, in which an accelerator must not be asked for anything.
     before = torch.default_generator.get_state()
     try:
         yield torch.default_generator.manual_seed
@@ -79,18 +81,25 @@ def _torch_kept() -> Iterator[Callable[[int], object]]:
 
 
 @contextmanager
+def _others_kept() -> Iterator[None]:
+    """Keep the states of Python's and NumPy's global generators."""
+    of_random = random.getstate()
+    of_numpy = np.random.get_state()  # noqa: NPY002  (what losses draw from)
+    try:
+        yield
+    finally:
+        random.setstate(of_random)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+
+
+@contextmanager
 def generators_seeded() -> Iterator[Callable[..., None]]:
     """For the time of a block, a function that seeds all global generators; afterwards they go on
     as before.
     """
-    of_random = random.getstate()
-    of_numpy = np.random.get_state()  # noqa: NPY002  (what losses draw from)
-    try:
-        with _torch_kept() as seed_torch:
-            yield partial(_seed_all, seed_torch=seed_torch)
-    finally:
-        random.setstate(of_random)
-        np.random.set_state(of_numpy)  # noqa: NPY002
+    # Put back in any case: else numbers that follow from the secret seed would go on in public.
+    with _others_kept(), _torch_kept() as seed_torch:
+        yield partial(_seed_all, seed_torch=seed_torch)
 
 
 def shared_seed(seed: int, number: int) -> int:
@@ -100,6 +109,7 @@ def shared_seed(seed: int, number: int) -> int:
         seed: of the step; secret.
         number: which draw of a pass it is; public.
     """
+    # A key of two words: no seed of another use, which has one, is among these.
     sequence = np.random.SeedSequence(seed, spawn_key=(SeedUse.SHARED, number))
     return int(sequence.generate_state(1, np.uint64)[0])
 
@@ -115,20 +125,17 @@ def shared_numbers(seed: int) -> Iterator[Callable[[], None]]:
     Args:
         seed: secret.
     """
-    of_random = random.getstate()
-    of_numpy = np.random.get_state()  # noqa: NPY002  (what losses draw from)
     words = derived(seed, SeedUse.PASSES).generate_state(16)
     number = int.from_bytes(words[:8].tobytes())
 
+    # Torch's numbers go on from pass to pass: those are for single records, each with its own. What
+    # torch draws for all of them has seeds of its own (`shared_seed`).
     def begin() -> None:
         random.seed(number)
         np.random.seed(words[8:])  # noqa: NPY002
 
-    try:
+    with _others_kept():
         yield begin
-    finally:
-        random.setstate(of_random)
-        np.random.set_state(of_numpy)  # noqa: NPY002
 
 
 def _seed_all(

@@ -38,9 +38,8 @@ from discreet.training.separation.states import OneByOne
 __all__ = ["can_copy", "in_a_copy", "one_by_one", "refuse_shared"]
 
 _T = TypeVar("_T")
-_fork: Callable[[], int] | None = getattr(
-    os, "fork", None
-)  # the function itself: passes replace the attribute
+# The function itself: passes replace the attribute.
+_fork: Callable[[], int] | None = getattr(os, "fork", None)
 
 
 def one_by_one(
@@ -59,12 +58,15 @@ def one_by_one(
     """
     # Numbers that no other record can have moved on or seeded; from the secret seed of the step.
     seeds = torch.randint(2**62, (places,)).tolist()
+
     with generators_seeded() as seed:
 
         def seeded(record: int, *, apart: bool) -> _T:
             seed(seeds[record])
             return compute(record, apart)
 
+        # Up to where Python would see a number, public things alone have decided: that a pass stops
+        # there tells nothing of its record, which is computed again in a process of its own.
         done = 0
         for record in records:
             try:
@@ -73,6 +75,7 @@ def one_by_one(
                 break
             done += 1
             yield result
+
         yield from _apart([partial(seeded, record, apart=True) for record in records[done:]])
 
 
@@ -84,6 +87,7 @@ def refuse_shared(model: nn.Module) -> None:
         ModelError: a parameter or buffer is shared.
     """
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        # Of accelerators' memory torch says that it is shared, always; there is no copy there.
         if tensor.device.type == "cpu" and tensor.is_shared():  # type: ignore[no-untyped-call]
             raise ModelError(
                 expected="parameters and buffers in memory of this process, to compute records "
@@ -104,12 +108,15 @@ def in_a_copy(task: Callable[[], _T]) -> _T:
 
 def _apart(tasks: Sequence[Callable[[], _T]]) -> Iterator[_T]:
     """Each result from a process of its own, a few at a time."""
+    # Copies of a process in which Python has seen nothing of any record: each result is a function
+    # of its record and of the memory before it.
     started: deque[_Process[_T]] = deque()
     try:
         for task in tasks:
             started.append(_Process(task))
             if len(started) >= torch.get_num_threads():
                 yield started.popleft().result()
+
         while started:
             yield started.popleft().result()
     finally:
@@ -129,10 +136,11 @@ class _Process(Generic[_T]):
 
     def __init__(self, task: Callable[[], _T]) -> None:
         fork = _safe_fork()
+
         _write_out()  # or it would be written twice
         self._pipe, entrance = os.pipe()
         self._number = fork()
-        if not self._number:
+        if not self._number:  # in the copy, which ends there
             _answer(task, entrance)
         os.close(entrance)
 
@@ -149,12 +157,15 @@ class _Process(Generic[_T]):
                 answer = pipe.read()
         finally:
             self._end(killed=not answer)  # it has died, or the user interrupts
+
         if not answer:
             raise ModelError(
                 expected="a pass over one record that ends",
                 got="its process, which died",
                 do="Run loss(model, batch) by itself: it may use too much memory, or crash.",
             )
+
+        # Tensors and plain values alone: code that a record has chosen does not come back.
         result, error = torch.load(io.BytesIO(answer), weights_only=True)
         if error is not None:
             raise _raised_again(*error)
@@ -179,16 +190,18 @@ def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
         _end_with_parent()
         gc.disable()  # looking through all objects would copy their memory
         torch.set_num_threads(1)  # the threads of OpenMP have stayed behind
+
         try:
             answer = _written((task(), None))
         # Whatever it is, it is raised again on the other side.
         except BaseException as error:  # noqa: BLE001
             answer = _written((None, _told(error)))
+
         _write_out()
         with os.fdopen(entrance, "wb") as pipe:
             pipe.write(answer)
     finally:
-        os._exit(0)
+        os._exit(0)  # past finalizers and exit handlers, which belong to the parent
 
 
 def _end_with_parent() -> None:
@@ -207,15 +220,16 @@ def _write_out() -> None:
 def _written(answer: object) -> bytes:
     buffer = io.BytesIO()
     torch.save(answer, buffer)
-    torch.load(
-        io.BytesIO(buffer.getvalue()), weights_only=True
-    )  # or it could not be read on the other side
+
+    # Tried here, where an error is the record's: or it could not be read on the other side.
+    torch.load(io.BytesIO(buffer.getvalue()), weights_only=True)
     return buffer.getvalue()
 
 
 def _told(error: BaseException) -> tuple[str, list[str]]:
     """The class of an error, and its words."""
-    if isinstance(error, CoupledRecords):  # what it names may have been chosen by the record
+    # Fixed words for our own errors: what they name may have been chosen by the record (T14).
+    if isinstance(error, CoupledRecords):
         return "CoupledRecords", [
             "a loss that keeps nothing of a record for the next one",
             (
@@ -236,9 +250,11 @@ def _told(error: BaseException) -> tuple[str, list[str]]:
                 "numbers of records: what it returns must not depend on them in kind."
             ),
         ]
+
     name = type(error).__name__
     if type(error).__module__ == "builtins":
         return name, [str(error)]
+
     return "RuntimeError", [f"{name}: {error}"]  # classes of users stay on their side
 
 
@@ -249,12 +265,12 @@ def _raised_again(name: str, words: list[str]) -> BaseException:
     }
     if name in kinds:
         return kinds[name](**dict(zip(("expected", "got", "do"), words, strict=True)))
-    kind = getattr(builtins, name)
+
+    kind: type[BaseException] = getattr(builtins, name)
     try:
-        error: BaseException = kind(*words)
+        return kind(*words)
     except TypeError:  # such as UnicodeDecodeError, which takes more
-        error = RuntimeError(f"{name}: {words[0]}")
-    return error
+        return RuntimeError(f"{name}: {words[0]}")
 
 
 def can_copy() -> bool:

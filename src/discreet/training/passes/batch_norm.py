@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +43,7 @@ from discreet.training.separation.states import is_public
 __all__ = ["Alone", "Noting", "PrivateBatchNorm"]
 
 _TRAINING = 5  # place of `training` in torch.batch_norm, and in torch.nn.functional.batch_norm
+_NONE: Mapping[int, Any] = MappingProxyType({})
 _Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
 
 
@@ -86,12 +88,16 @@ class PrivateBatchNorm:
                 statistics.
         """
         norms = cls(model)
+
+        # A plan of one mechanism takes every leaf that there is.
         groups = plan.mechanism.mechanisms if isinstance(plan.mechanism, Groups) else ("*",)
         unclaimed = [
             leaf
             for leaf in norms.leaves
             if not any(fnmatchcase(leaf, pattern) for pattern in groups)
         ]
+
+        # Left to torch, they would normalise with the statistics of the batch (P09).
         if unclaimed:
             names = ", ".join(repr(leaf.removeprefix("bn/")) for leaf in unclaimed)
             raise CoupledRecords(
@@ -104,6 +110,7 @@ class PrivateBatchNorm:
                 'plan: Groups({"grad/*": ..., '
                 '"bn/*": Gaussian(clip_norm=1.0, noise_multiplier=...)}).',
             )
+
         return norms
 
     @property
@@ -112,20 +119,20 @@ class PrivateBatchNorm:
         return {leaf: layer.statistic.dimension for leaf, layer in self._layers.items()}
 
     @contextmanager
-    def noting(self, names: Mapping[int, str] | None = None) -> Iterator[Noting]:
+    def noting(self, names: Mapping[int, str] = _NONE) -> Iterator[Noting]:
         """For the time of a pass. Afterwards the layers hold what they held before, whatever the
         pass has tried.
 
         Args:
             names: the modules of the model, `id` to name, for messages.
         """
-        if not self._layers:
-            yield Noting(None, names)
-            return
+        # By their buffers, in every pass anew: a module that was moved or loaded may have others.
         self.check_untouched()
         by_mean = {
             id(layer.module.running_mean): (leaf, layer) for leaf, layer in self._layers.items()
         }
+
+        # Put back whatever happens, and refused only if nothing else was.
         try:
             yield Noting(by_mean, names)
         finally:
@@ -142,10 +149,14 @@ class PrivateBatchNorm:
         self.check_untouched()
         missing = sorted(self._layers.keys() - averages.keys())
         if missing:
-            expected, got = "the release of every leaf", f"none of {', '.join(missing)}"
             raise ParameterError(
-                owner="PrivateBatchNorm.apply", name="averages", expected=expected, got=got
+                owner="PrivateBatchNorm.apply",
+                name="averages",
+                expected="the release of every leaf",
+                got=f"none of {', '.join(missing)}",
             )
+
+        # All of them before any layer moves: an average that is no such array ends it here.
         moments = {leaf: layer.decoded(averages[leaf]) for leaf, layer in self._layers.items()}
         for leaf, layer in self._layers.items():
             if layer.module.training:
@@ -160,11 +171,10 @@ class PrivateBatchNorm:
 
     def check_untouched(self) -> None:
         """Refuse, and undo, what was not released."""
-        if self._layers:
-            _refuse_changed(
-                self._set_back(),
-                "outside of the run, perhaps by a forward pass in train mode (and were set back)",
-            )
+        _refuse_changed(
+            self._set_back(),
+            "outside of the run, perhaps by a forward pass in train mode (and were set back)",
+        )
 
     def _set_back(self) -> list[str]:
         """Names of the layers whose statistics were not the released ones; now they are."""
@@ -174,11 +184,16 @@ class PrivateBatchNorm:
 
 
 def _is_private(module: nn.Module) -> bool:
-    tracking = isinstance(module, _BatchNorm) and module.training and module.track_running_stats
-    return tracking and module.running_mean is not None and not isinstance(module, nn.SyncBatchNorm)
+    """Whether a layer has statistics that a release can move."""
+    # SyncBatchNorm talks to other processes before anything is clipped: it is left to be refused.
+    if not isinstance(module, _BatchNorm) or isinstance(module, nn.SyncBatchNorm):
+        return False
+
+    return module.training and module.track_running_stats and module.running_mean is not None
 
 
 def _refuse_changed(layers: list[str], how: str) -> None:
+    # What a forward pass in train mode writes there is the batch's own, without noise (P09).
     if layers:
         raise CoupledRecords(
             expected="running statistics that only releases move",
@@ -210,32 +225,35 @@ class _Layer:
                 got=f"{name!r}, which was never called",
                 do="Call the model once, in eval mode, with any input.",
             )
+
+        # With others every record's moments would be NaN, and no record would count (P13).
         mean, variance = _buffers(module)
-        if not bool(
-            torch.isfinite(mean).all()
-            and torch.isfinite(variance).all()
-            and (variance >= 0.0).all()
-        ):
+        are_numbers = torch.isfinite(mean) & torch.isfinite(variance) & (variance >= 0.0)
+        if not bool(are_numbers.all()):
             raise ModelError(
                 expected="running statistics that are numbers, variances not negative",
                 got=f"others in {name!r}",
                 do="Call reset_running_stats() on the layer.",
             )
+
         tracked = module.num_batches_tracked
         count = 0 if tracked is None else int(tracked)
+
         return cls(module, BatchNorm(mean.numel(), floor), mean.clone(), variance.clone(), count)
 
     def moments(self, rows: Tensor) -> Tensor:
         """(m, 2C): `BatchNorm.encode` of every record (m, C, P), relative to the running
         statistics.
         """
-        centre_C, scale_C = (
-            self.mean.to(rows),
-            (self.variance.double() + self.module.eps).sqrt().to(rows),
-        )
+        # From the copies: what the module holds now may be a pass's own doing.
+        centre_C = self.mean.to(rows)
+        scale_C = (self.variance.double() + self.module.eps).sqrt().to(rows)
+
+        # The second moment by the spread, not by a mean of squares: that would cancel in float32.
         spread_mC, mean_mC = torch.var_mean(rows, 2, correction=0)
         first_mC = (mean_mC - centre_C) / scale_C
         second_mC = spread_mC / scale_C.square() + first_mC.square() - 1.0
+
         return torch.cat([first_mC, second_mC], 1) / math.sqrt(self.statistic.dimension)
 
     def decoded(self, average: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -244,15 +262,22 @@ class _Layer:
         mean, variance = (
             part.detach().cpu().double().numpy() for part in (self.mean, self.variance)
         )
+
+        # Moments were taken relative to the variance with eps, as the layer normalises.
         released_mean, spread = self.statistic.decode(
             values, expected_batch_size=1.0, mean=mean, variance=variance + self.module.eps
         )
+
+        # Noise may have made it smaller than a variance can be.
         return released_mean, np.maximum(spread - self.module.eps, self.statistic.floor)
 
     def move(self, mean: np.ndarray[Any, Any], variance: np.ndarray[Any, Any]) -> None:
         """The running average of releases; without a momentum, the average of all."""
+        # Releases are counted, not passes: how many there are depends on the size of the sample.
         self.count += 1
         share = 1.0 / self.count if self.module.momentum is None else self.module.momentum
+
+        # In float64, rounded once to the precision of the layer.
         for running, new in ((self.mean, mean), (self.variance, variance)):
             running.copy_(
                 (1.0 - share) * running.double() + share * torch.from_numpy(new).to(running.device)
@@ -264,24 +289,29 @@ class _Layer:
         """Write the released statistics to the module; whether it had others. Its counter counts
         releases, not passes.
         """
-        buffers = _buffers(self.module)
-        changed = not all(map(_same, buffers, (self.mean, self.variance)))
-        if changed:
-            for buffer, released in zip(buffers, (self.mean, self.variance), strict=True):
-                buffer.copy_(released)
+        buffers, released = _buffers(self.module), (self.mean, self.variance)
+        changed = not all(map(_same, buffers, released))
+        if changed:  # else a graph that holds them would take it for a write
+            for buffer, values in zip(buffers, released, strict=True):
+                buffer.copy_(values)
+
         if self.module.num_batches_tracked is not None:
             self.module.num_batches_tracked.fill_(self.count)
+
         return changed
 
 
 def _buffers(module: _BatchNorm) -> tuple[Tensor, Tensor]:
     mean, variance = module.running_mean, module.running_var
+
+    # Without them the layer would normalise by the batch, in eval mode too (P09).
     if mean is None or variance is None:
         raise ModelError(
             expected="a layer that tracks statistics",
             got="one that stopped",
             do="Leave its buffers in place.",
         )
+
     return mean, variance
 
 
@@ -302,11 +332,11 @@ class Noting:
 
     def __init__(
         self,
-        layers: Mapping[int, tuple[str, _Layer]] | None = None,
-        names: Mapping[int, str] | None = None,
+        layers: Mapping[int, tuple[str, _Layer]] = _NONE,
+        names: Mapping[int, str] = _NONE,
     ) -> None:
-        self._layers = dict(layers or {})
-        self._names = dict(names or {})
+        self._layers = dict(layers)
+        self._names = dict(names)
         self._rows: dict[str, list[Tensor]] = {}
 
     def released_only(
@@ -319,32 +349,40 @@ class Noting:
             CoupledRecords: it belongs to no layer with private statistics.
         """
         named = dict(kwargs)
-        if func.__name__ != "batch_norm" or not (
-            args[_TRAINING] if len(args) > _TRAINING else named.get("training")
-        ):
+        is_by_place = len(args) > _TRAINING
+        in_training = args[_TRAINING] if is_by_place else named.get("training")
+        if func.__name__ != "batch_norm" or not in_training:
             return args, named
+
+        # Of weights, as where they are standardised: no record is involved.
         proof = current_proof()
-        if proof is not None and is_public(proof.state(args[0] if args else named["input"])):
-            return args, named  # of weights, as where they are standardised: no record is involved
+        if proof is not None and is_public(proof.state(_input(args, named))):
+            return args, named
+
+        # Whoever calls it, module or not: a check by class or parameters misses some (P09).
         if self.leaf_of(args, named) is None:
+            layer = layer_of(self._names)
             raise CoupledRecords(
                 expected="layers that treat every record by itself",
                 got="batch normalisation over the records of a batch (also without trained scales, "
-                "also when frozen)"
-                f"{f', in the {layer}' if (layer := layer_of(self._names)) else ''}",
+                f"also when frozen){f', in the {layer}' if layer else ''}",
                 do=(
                     "Replace BatchNorm by GroupNorm, or put it in eval mode, or use private batch "
                     "statistics."
                 ),
             )
-        if len(args) > _TRAINING:
+
+        if is_by_place:
             return (*args[:_TRAINING], False, *args[_TRAINING + 1 :]), named
         return args, named | {"training": False}
 
     def leaf_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The leaf of the layer that calls, if it takes part."""
         for thing in (*args, *kwargs.values()):
+            # The running mean is an argument of every call, by place or by name.
             leaf, layer = self._layers.get(id(thing), (None, None))
+
+            # In eval mode a layer takes no part: a release does not move it either.
             if layer is not None and layer.module.training:
                 return leaf
         return None
@@ -358,8 +396,11 @@ class Noting:
             channel: its axis of channels.
         """
         layer = next(layer for name, layer in self._layers.values() if name == leaf)
+
+        # All axes but those of records and channels are positions: (m, C, P).
         rows_mC = wide(rows.detach()).movedim(channel, 1)
         rows_mCP = rows_mC.reshape(*rows_mC.shape[:2], math.prod(rows_mC.shape[2:]))
+
         self._rows.setdefault(leaf, []).append(layer.moments(rows_mCP))
 
     def statistics(self) -> dict[str, Tensor]:
@@ -385,9 +426,17 @@ class Alone(Doors):
     def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self._steady:
             args, kwargs = without_dropout(func.__name__, args, kwargs)
+
         if func.__name__ == "batch_norm":
             args, kwargs = self._noting.released_only(func, args, kwargs)
             leaf = self._noting.leaf_of(args, kwargs)
             if leaf is not None:
-                self._noting.note(leaf, (args[0] if args else kwargs["input"]).unsqueeze(0), 2)
+                # All rows belong to the one record: they are positions of it.
+                self._noting.note(leaf, _input(args, kwargs).unsqueeze(0), 2)
+
         return func(*args, **kwargs)
+
+
+def _input(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a call of batch normalisation is to normalise."""
+    return args[0] if args else kwargs["input"]

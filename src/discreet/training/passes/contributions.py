@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import is_, mul
 from typing import Any
 
 import torch
@@ -22,11 +23,30 @@ from discreet.training.rules.weights import Region, whole_region
 __all__ = [
     "Contributions",
     "Piece",
+    "Taped",
     "alone",
     "gathered",
     "losses_and_statistics",
     "plain_result",
 ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taped:
+    """What a pass over all records left: uses of weights with their factors, losses and statistics
+    of each row. Sensitive.
+
+    Args:
+        uses: of weights, in the order of the forward pass.
+        losses: one for each row.
+        statistics: one row for each row of the batch.
+        calls: functions that the forward pass called.
+    """
+
+    uses: list[Use]
+    losses: Tensor
+    statistics: dict[str, Tensor]
+    calls: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +58,7 @@ class Piece:
 
     def place_in(self, total: Tensor) -> Tensor:
         """The piece's part of a flat total."""
+        # A flat total may itself be a part of a larger one.
         size, strides, offset = self.region
         return total.as_strided(size, strides, total.storage_offset() + offset)
 
@@ -62,31 +83,40 @@ class Contributions:
         same tensor if equal.
         """
         names = list(leaves)
-        single = [
-            self.pieces[leaf][0].factor for leaf in names if len(self.pieces.get(leaf, ())) == 1
-        ]
-        together = squares_together(single) if len(single) == len(names) else None
-        if together is not None:
-            return together, together
-        measured = [self._measured(leaf) for leaf in names]
-        squares = torch.stack([square for square, _ in measured], 1)
-        if all(square is spread for square, spread in measured):
-            return squares, squares
-        return squares, torch.stack([spread for _, spread in measured], 1)
+        pieces = [self.pieces.get(leaf, ()) for leaf in names]
+
+        # Small factors are measured all at once, if each of them is all of its leaf.
+        if all(len(leaf_pieces) == 1 for leaf_pieces in pieces):
+            together = squares_together([leaf_pieces[0].factor for leaf_pieces in pieces])
+            if together is not None:
+                return together, together
+
+        squares, spreads = zip(*map(self._measured, names), strict=True)
+        square_norms = torch.stack(squares, 1)
+
+        # One tensor for both tells clipping that there is no spread to hold back.
+        if all(map(is_, squares, spreads)):
+            return square_norms, square_norms
+
+        return square_norms, torch.stack(spreads, 1)
 
     def _measured(self, leaf: str) -> Measures:
         parts = [piece.factor.measured() for piece in self.pieces.get(leaf, ())]
         if not parts:
             zeros = torch.zeros(self.records, dtype=torch.float64)
             return zeros, zeros
+
+        # Pieces are disjoint, so their squares add up.
         squares, spreads = parts[0]
         for square, spread in parts[1:]:
             squares, spreads = squares + square, spreads + spread
+
         on_cpu = squares.cpu()
         return on_cpu, on_cpu if spreads is squares else spreads.cpu()
 
     def positions(self, leaves: Iterable[str]) -> frozenset[int]:
         """Numbers of positions that occur; public."""
+        # The margin for rounding goes by them (docs/proofs/sums.md, section 6).
         return frozenset(
             [piece.factor.positions for leaf in leaves for piece in self.pieces.get(leaf, ())]
         )
@@ -102,16 +132,16 @@ class Contributions:
 
     def joined_by(self, pieces: Mapping[str, tuple[Piece, ...]]) -> Contributions:
         """With these leaves as well."""
-        return (
-            Contributions({**self.pieces, **pieces}, self.records, self.present) if pieces else self
-        )
+        return Contributions({**self.pieces, **pieces}, self.records, self.present)
 
     def keep(self, mask: Tensor) -> Contributions:
         """Zeros for the other records."""
+        # In the place of their numbers: a weight of zero times infinity is no zero (P13).
         pieces = {
             leaf: tuple(Piece(piece.region, piece.factor.keep(mask)) for piece in leaf_pieces)
             for leaf, leaf_pieces in self.pieces.items()
         }
+
         return Contributions(pieces, self.records, self.present)
 
 
@@ -122,14 +152,20 @@ def plain_result(result: Any) -> tuple[Any, dict[str, Any]]:
     Raises:
         ModelError: a name of a statistic is no text.
     """
-    losses, statistics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    losses, statistics = result if is_pair else (result, {})
+
+    # A copy: whatever the mapping does when it is read, it does once, and in sight of the proof.
     named = dict(statistics)
+
+    # A name of another class could carry code and numbers of a record out of the pass.
     if not all(type(name) is str for name in named):
         raise ModelError(
             expected="statistics whose names are texts",
             got="something else as a name",
             do="Return (losses, {name: values}), with the names of the plan.",
         )
+
     return losses, named
 
 
@@ -147,7 +183,11 @@ def losses_and_statistics(
         ModelError: there is not one loss for each row, or not one row of each statistic.
     """
     losses, statistics = result
+
+    # One for each record, or nobody knows whose it is: of a mean nothing could be clipped (P01),
+    # and tokens are no records (P10).
     if not isinstance(losses, Tensor) or losses.shape != (rows,):
+        # No sizes here: a message has no number that a record may have chosen (T14).
         got = (
             f"a tensor of {losses.ndim} axes"
             if isinstance(losses, Tensor)
@@ -158,14 +198,13 @@ def losses_and_statistics(
             got=f"{got}, or another number of values",
             do='Use reduction="none"; average over positions of each record, not over records.',
         )
+
     values_by_name = dict(moments)
     for name, values in statistics.items():
-        if (
-            not isinstance(values, Tensor)
-            or values.ndim < 1
-            or values.shape[0] != rows
-            or name in moments
-        ):
+        has_rows = isinstance(values, Tensor) and values.shape[:1] == (rows,)
+
+        # Moments are computed here: a loss must not put something else in their place.
+        if name in moments or not has_rows:
             raise ModelError(
                 expected=f"one row of {name!r} for each record",
                 got="a name of private batch-norm statistics"
@@ -174,6 +213,7 @@ def losses_and_statistics(
                 do="Return statistics as tensors (B,) or (B, k).",
             )
         values_by_name[name] = values.detach()
+
     return losses, values_by_name
 
 
@@ -183,6 +223,7 @@ def alone(gradients: Mapping[str, Tensor]) -> Contributions:
         leaf: (Piece(whole_region(gradient), Dense(gradient.unsqueeze(0))),)
         for leaf, gradient in gradients.items()
     }
+
     return Contributions(pieces, 1, 1)
 
 
@@ -192,47 +233,64 @@ def gathered(
     """All uses of a pass, by leaf, merged where they concern the same numbers."""
     factors_by_leaf: dict[str, dict[Region, list[Factor]]] = {}
     for use in uses:
-        for leaf, region, factor in use.lifted:  # none if the loss does not depend on it
+        # None if the loss does not depend on it.
+        for leaf, region, factor in use.lifted:
             factors_by_leaf.setdefault(leaf, {}).setdefault(region, []).append(factor)
-    out = {}
+
+    pieces = {}
     for leaf, regions in factors_by_leaf.items():
-        if len(regions) == 1 or _apart(regions):
-            merged = [(region, _merged(factors)) for region, factors in regions.items()]
+        # Norms of pieces add up only if no number is in two of them. What overlaps is one gradient,
+        # whose parts may cancel or double each other (P03).
+        if _are_disjoint(regions):
+            merged = {region: _merged(factors) for region, factors in regions.items()}
         else:
-            merged = [(whole_region(parameters[leaf]), _together(regions, parameters[leaf]))]
-        out[leaf] = tuple([Piece(region, finish(leaf, factor)) for region, factor in merged])
-    return out
+            merged = {whole_region(parameters[leaf]): _added_up(regions, parameters[leaf])}
+
+        pieces[leaf] = tuple(
+            [Piece(region, finish(leaf, factor)) for region, factor in merged.items()]
+        )
+
+    return pieces
 
 
-def _apart(regions: Iterable[Region]) -> bool:
-    """Whether stretches of memory do not overlap."""
+def _are_disjoint(regions: Iterable[Region]) -> bool:
+    """Whether stretches of memory do not overlap.
+
+    From the first to the last number: columns of one table count as overlapping, which is safe.
+    """
     end = 0
     for start, stop in sorted(map(_stretch, regions)):
         if start < end:
             return False
         end = stop
+
     return True
 
 
 def _stretch(region: Region) -> tuple[int, int]:
+    """The first place of a region in its parameter, and the one after its last."""
     sizes, strides, offset = region
-    return offset, offset + 1 + sum(
-        (size - 1) * stride for size, stride in zip(sizes, strides, strict=True)
-    )
+    return offset, offset + 1 + sum(map(mul, sizes, strides)) - sum(strides)
 
 
 def _merged(factors: list[Factor]) -> Factor:
     """One factor for the sum of all."""
     if len(factors) == 1:
         return factors[0]
+
     outers = [factor for factor in factors if isinstance(factor, Outer)]
     lookups = [factor for factor in factors if isinstance(factor, Lookups)]
+
+    # Other kinds have no common form but the gradients themselves.
     if len(outers) + len(lookups) < len(factors):
-        return _sum_of([factor.dense() for factor in factors])
+        return _sum_of(factors)
+
     if not lookups:
         return _joined_outers(outers)
     if not outers:
         return _joined_lookups(lookups)
+
+    # A head tied to an embedding: the norm of the sum has a cross term (P03).
     return Tied(_joined_outers(outers), _joined_lookups(lookups))
 
 
@@ -240,6 +298,7 @@ def _joined_outers(outers: list[Outer]) -> Outer:
     """The positions of all, one after the other."""
     inputs = torch.cat([factor.a for factor in outers], 1)
     gradients = torch.cat([factor.b for factor in outers], 1)
+
     return Outer(inputs, gradients, outers[0].shape)
 
 
@@ -247,22 +306,31 @@ def _joined_lookups(lookups: list[Lookups]) -> Lookups:
     """The positions of all, one after the other."""
     ids = torch.cat([factor.ids for factor in lookups], 1)
     gradients = torch.cat([factor.b for factor in lookups], 1)
+
     return Lookups(ids, gradients, lookups[0].shape)
 
 
-def _sum_of(factors: list[Dense]) -> Dense:
-    total = factors[0].values
+def _sum_of(factors: list[Factor]) -> Dense:
+    """The gradients of all, number by number: no reduction of a library, whose order could go by
+    place or shape.
+    """
+    total = factors[0].dense().values
     for factor in factors[1:]:
-        total = total + factor.values
+        total = total + factor.dense().values
+
     return Dense(total)
 
 
-def _together(regions: Mapping[Region, list[Factor]], parameter: Tensor) -> Dense:
-    """Overlapping pieces, added up in copies of the whole parameter."""
+def _added_up(regions: Mapping[Region, list[Factor]], parameter: Tensor) -> Dense:
+    """Overlapping pieces, added up in one copy of the whole parameter for each record."""
     first = next(iter(regions.values()))[0].dense().values
-    out = first.new_zeros(first.shape[0], parameter.numel())
+    records = first.shape[0]
+    totals = first.new_zeros(records, parameter.numel())
+
     for (sizes, strides, offset), factors in regions.items():
+        # The region, in every record's copy.
+        place = totals.as_strided((records, *sizes), (parameter.numel(), *strides), offset)
         for factor in factors:
-            place = out.as_strided((first.shape[0], *sizes), (parameter.numel(), *strides), offset)
             place.add_(factor.dense().values.reshape(place.shape))
-    return Dense(out.reshape(first.shape[0], *parameter.shape))
+
+    return Dense(totals.reshape(records, *parameter.shape))

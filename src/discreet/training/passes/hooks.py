@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from types import MethodType
 from typing import Any
 
@@ -27,15 +28,19 @@ _WATCHERS = ("transformers.debug_utils",)  # parts of these libraries that print
 _OURS = frozenset({"discreet"})
 _NOBODY: frozenset[str] = frozenset()
 
-_FORWARD = {"_forward_hooks": "a forward hook", "_forward_pre_hooks": "a forward pre-hook"}
-_BACKWARD = {"_backward_hooks": "a backward hook", "_backward_pre_hooks": "a backward pre-hook"}
+# Attributes of a module that hold hooks: what they are called in messages, and whose are allowed.
+# By hooks of the forward pass libraries compute; one of the backward pass is shown gradients.
+_REGISTERS = {
+    "_forward_hooks": ("a forward hook", _LIBRARIES),
+    "_forward_pre_hooks": ("a forward pre-hook", _LIBRARIES),
+    "_backward_hooks": ("a backward hook", _NOBODY),
+    "_backward_pre_hooks": ("a backward pre-hook", _NOBODY),
+}
+_registers_of: Any = itemgetter(*_REGISTERS)
+# Registers of hooks that torch calls for every module.
 _GLOBAL = [
-    (
-        getattr(torch_module, f"_global{register}"),
-        kind,
-        _LIBRARIES if register in _FORWARD else _NOBODY,
-    )
-    for register, kind in (_FORWARD | _BACKWARD).items()
+    (getattr(torch_module, f"_global{register}"), kind, allowed)
+    for register, (kind, allowed) in _REGISTERS.items()
 ]
 # No public way to ask.
 _saved_tensors_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks  # noqa: SLF001
@@ -52,23 +57,21 @@ def refuse_hooks(model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
         ModelError: there is such a hook; the message names it and what it hangs on.
     """
     for hooks, kind, allowed in _GLOBAL:
-        if hooks:
-            _refuse(hooks.values(), f"{kind} on all modules", allowed)
+        _refuse(hooks.values(), f"{kind} on all modules", allowed)
+
+    # They may stay installed around the whole loop, as offloading to the processor does.
     saved = _saved_tensors_hooks(True)
     if saved is not None:
         _refuse(saved, "a hook on the tensors that autograd saves", _LIBRARIES)
+
+    # Most parameters and modules have none: whose hooks they are is asked only where there are any.
     for leaf, parameter in parameters.items():
         # Another library's hook would change a gradient that is never formed here.
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:  # noqa: SLF001
             _refuse_on_parameter(leaf, parameter)
+
     for module in modules_of(model):
-        attributes = module.__dict__
-        if (
-            attributes["_forward_hooks"]
-            or attributes["_forward_pre_hooks"]
-            or attributes["_backward_hooks"]
-            or attributes["_backward_pre_hooks"]
-        ):
+        if any(_registers_of(module.__dict__)):
             _refuse_on_module(model, module)
 
 
@@ -78,25 +81,29 @@ def _refuse_on_parameter(leaf: str, parameter: Tensor) -> None:
         "a gradient hook": parameter._backward_hooks,  # noqa: SLF001  (no public way to ask)
         "a post-accumulate hook": parameter._post_accumulate_grad_hooks,  # noqa: SLF001
     }
+
     for kind, hooks in registers.items():
+        # A tensor has no register before its first hook.
         _refuse((hooks or {}).values(), f"{kind} {on}", _OURS)
 
 
 def _refuse_on_module(model: nn.Module, module: nn.Module) -> None:
     path = next((name for name, submodule in model.named_modules() if submodule is module), "")
     on = f"on the layer {path!r}" if path else "on the model"
-    for register, kind in _FORWARD.items():
-        _refuse(module.__dict__[register].values(), f"{kind} {on}", _LIBRARIES)
-    for register, kind in _BACKWARD.items():
-        _refuse(module.__dict__[register].values(), f"{kind} {on}", _NOBODY)
+
+    for register, (kind, allowed) in _REGISTERS.items():
+        _refuse(module.__dict__[register].values(), f"{kind} {on}", allowed)
 
 
 def _refuse(hooks: Iterable[object], what: str, allowed: frozenset[str]) -> None:
     """Refuse hooks of others than the allowed libraries."""
     for hook in hooks:
+        # Who wrote it decides, not who registered it: a wrapper of torch's may hold a user's.
         function = _innermost(hook)
         origin = _origin(function)
-        if origin.partition(".")[0] not in allowed or origin.startswith(_WATCHERS):
+        library = origin.partition(".")[0]
+
+        if library not in allowed or origin.startswith(_WATCHERS):
             name = getattr(function, "__qualname__", type(function).__qualname__)
             raise ModelError(
                 expected="parameters and modules without hooks of others while a run lasts",
@@ -110,6 +117,8 @@ def _refuse(hooks: Iterable[object], what: str, allowed: frozenset[str]) -> None
 def _innermost(hook: object) -> object:
     """The function that a hook calls, under partial arguments, methods and decorators."""
     function = hook
+
+    # Until nothing is left to unwrap: any of them may be around any other.
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -123,4 +132,5 @@ def _innermost(hook: object) -> object:
 
 def _origin(function: object) -> str:
     """The module in which a function, or the class of an object, is written."""
+    # Some built-in functions and methods have none of their own.
     return str(getattr(function, "__module__", None) or type(function).__module__)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -29,13 +28,12 @@ from discreet.training.data.trees import (
     tensors_in,
 )
 from discreet.training.factors.factors import Factor, wide
-from discreet.training.factors.memory import Activations
 from discreet.training.passes.batch_norm import Alone, Noting, PrivateBatchNorm
-from discreet.training.passes.contributions import losses_and_statistics, plain_result
+from discreet.training.passes.contributions import Taped, losses_and_statistics, plain_result
 from discreet.training.passes.precision_settings import full_precision
 from discreet.training.passes.sandbox import Traces, plain_forward
 from discreet.training.passes.tape import Tape
-from discreet.training.passes.trials import SavedBytes
+from discreet.training.passes.trials import SavedBytes, TrialPass
 from discreet.training.rules import RULES
 from discreet.training.rules.call import Use, Uses, WrongGuess
 from discreet.training.separation.doors import Doors, opened
@@ -46,7 +44,7 @@ from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows, SharedDraws, Stumbled
 
-__all__ = ["Finish", "Loss", "Passes", "Taped", "TrialPass"]
+__all__ = ["Finish", "Loss", "Passes"]
 
 Loss: TypeAlias = Callable[[Any, Any], Any]
 """(model, batch) to one loss for each record, (B,); or to that and a mapping of per-record
@@ -60,41 +58,6 @@ _OF_LOSSES = 1 << 31
 """More than the draws of a loss; those of an augmentation have the numbers after them."""
 
 _gradients: Any = opened(torch.autograd.grad)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Taped:
-    """What a pass over all records left: uses of weights with their factors, losses and statistics
-    of each row. Sensitive.
-
-    Args:
-        uses: of weights, in the order of the forward pass.
-        losses: one for each row.
-        statistics: one row for each row of the batch.
-        calls: functions that the forward pass called.
-    """
-
-    uses: list[Use]
-    losses: Tensor
-    statistics: dict[str, Tensor]
-    calls: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrialPass:
-    """A pass that left no trace.
-
-    Args:
-        taped: as of a pass in earnest.
-        activations: what autograd kept of each row; public.
-        random: whether the pass drew random numbers, dropout aside; public.
-        release: lets go of the graph of the pass.
-    """
-
-    taped: Taped
-    activations: Activations
-    random: bool
-    release: Callable[[], None]
 
 
 class Passes:
@@ -144,6 +107,8 @@ class Passes:
             OneByOne: the pass is not proved, or no rule covers it.
             CoupledRecords, ModelError: the pass keeps something of its records.
         """
+        # What a pass has shown about its random numbers and repeated weights is public and holds
+        # for all later ones: it is computed again, knowing that.
         while True:
             try:
                 return self._taped(loss, portion, present, copies, finish, saved)
@@ -163,6 +128,7 @@ class Passes:
         finish: Finish,
         saved: SavedBytes | None,
     ) -> Taped:
+        """`together`, once: as far as is known until now."""
         require_tested_version()
         proof = Proof(
             len(present),
@@ -175,14 +141,18 @@ class Passes:
         rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places))
         trial = saved is not None
         self.traces.begin_numbers()
+
         with self._watched(proof, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
             with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
                 with tape:
                     result = plain_result(loss(self._model, rows))
                 losses, statistics = self._proved(proof, result, noting)
+
+                # Zero for padding. Who is padding is secret, so these are records' numbers too.
                 with out_of_sight():
                     shares = proof.begin(present.to(losses) / copies, Rows(0))
+
                 proof.going_back = True
                 with full_precision(self.device), Doors(proof):
                     self._backward(losses, shares, uses.anchor, trial=trial)
@@ -192,15 +162,19 @@ class Passes:
                     losses = losses.detach()
                     del result
             self._require_unchanged(proof, uses, statistics, noting)
+
         return Taped(uses.uses, losses, statistics, tape.calls)
 
     def _require_unchanged(
         self, proof: Proof, uses: Uses, statistics: Mapping[str, Tensor], noting: Noting
     ) -> None:
         """At the end of a pass: what enters the sums is still what was proved."""
+        # Errors first, also those of the backward pass: caught, they must not become "one by one".
         proof.refuse_caught_errors()
         proof.check()
         uses.require_untouched()
+
+        # Moments of batch normalisation were computed out of sight, each from its own record.
         noted = noting.statistics()
         for name, values in statistics.items():
             if name not in noted:
@@ -214,8 +188,10 @@ class Passes:
         """
         proof.refuse_caught_errors()
         proof.check()
+
         losses, statistics = losses_and_statistics(result, proof.count, noting.statistics())
         proof.require_rows(losses, Rows(0), "the loss")
+
         return losses, statistics
 
     @contextmanager
@@ -230,17 +206,21 @@ class Passes:
             restore: whether this is a trial on made-up records, which leaves no trace.
             augmenting: whether an augmentation runs, and no loss.
         """
+        # Before anything is computed: also what a pass made that fails is erased (T09).
         if not restore:
             self.traces.unerased.append(proof)
+
         try:
             with self._circumstances(proof, restore=restore) as (noting, moved):
                 yield noting
         except BaseException:
+            # Now, not with the sums: processes of records begin with what there is.
             if not restore:
-                self.traces.erase()  # now: processes of records begin with what there is
+                self.traces.erase()
             raise
         finally:
             memory = proof.put_back()
+
         moved.memory, moved.generators = memory.memory, memory.generators
         self.traces.note(moved, augmenting=augmenting, trial=restore)
 
@@ -257,18 +237,20 @@ class Passes:
             try:
                 with proving(proof), proof:
                     yield noting, moved
+
                     if not restore:
                         self.traces.hold_finalizers()
             except OneByOne:
                 refuse_kept(self._model)  # one by one it would be kept, too
-                proof.check()  # what failed first
+                proof.check()  # what failed first: the reason that users are told
                 raise
             except Exception as error:
                 # What C++ code has wrapped: a failed proof comes before any other error.
                 proof.check()
                 if isinstance(error, NotImplementedError) and "mode" in str(error):
                     raise _unseen(error) from error
-                raise  # as it is: a record may have caused it, and decides nothing for others
+                # As it is: a record may have caused it, and decides nothing for others (T14).
+                raise
             refuse_kept(self._model)
 
     def _describe(self, tensor: Tensor) -> str:
@@ -276,12 +258,12 @@ class Passes:
         with no_functions(), out_of_sight():
             memory = tensor.untyped_storage().data_ptr()
             named = (*self._model.named_parameters(), *self._model.named_buffers())
+
             for name, candidate in named:
-                if (
-                    candidate.layout is torch.strided
-                    and candidate.untyped_storage().data_ptr() == memory
-                ):
+                has_storage = candidate.layout is torch.strided  # sparse ones have several
+                if has_storage and candidate.untyped_storage().data_ptr() == memory:
                     return f"{name!r}"
+
         return "memory that was there before the pass"
 
     def _backward(self, losses: Tensor, shares: Tensor, anchor: Tensor, *, trial: bool) -> None:
@@ -292,6 +274,9 @@ class Passes:
                 got="one that depends on none",
                 do="Check that the loss uses the model, and that it is not detached.",
             )
+
+        # The anchor is behind every tap. Parameters themselves must be behind nothing: else there
+        # was a use that no rule has seen, and that the contributions do not have (P03).
         targets = [anchor, *self._parameters.values()]
         try:
             _, *missed = _gradients(losses, targets, shares, allow_unused=True)
@@ -301,6 +286,7 @@ class Passes:
             if trial:  # on made-up records, which may decide
                 raise Stumbled("the backward pass cannot be followed") from error
             raise
+
         for leaf, gradient in zip(self._parameters, missed, strict=True):
             if gradient is not None:
                 raise OneByOne(f"{leaf} is used in a function that cannot be seen")
@@ -325,13 +311,17 @@ class Passes:
         proof = Proof(1, self._names, self._describe, shown=trial or apart)
         rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0)), strict=False)
         _refuse_objects(proof, batch)
+
         with self._watched(proof, restore=trial) as noting:
             mode = Alone(proof, noting, steady=trial)
             with mode:  # also when graphs are let go of: finalizers run then
                 gradients, statistics = self._computed(loss, rows, copies, noting)
+
+            # All of it is the record's own, unless it depends on what an earlier pass kept (T09).
             for name, values in {**gradients, **statistics}.items():
                 proof.require_rows(values, Rows(0), name)
             proof.check()
+
         return {leaf: wide(_full(gradient)) for leaf, gradient in gradients.items()}, statistics
 
     def _computed(
@@ -340,8 +330,11 @@ class Passes:
         """Gradients and statistics of one record, by torch."""
         result = plain_result(loss(self._model, rows))
         losses, statistics = losses_and_statistics(result, copies, noting.statistics())
+
+        # Whether it does may depend on the record, which Python has seen: no error, but zeros.
         if not losses.requires_grad:
             return {}, statistics
+
         parameters = list(self._parameters.values())
         gradients = _gradients(losses.mean(), parameters, allow_unused=True)
         pairs = zip(self._parameters, gradients, strict=True)
@@ -355,7 +348,7 @@ class Passes:
         """
         saved = SavedBytes()
         present = torch.ones(rows, dtype=torch.bool)
-        states: list[Tensor] = []
+        states: list[Tensor] = []  # of the generator, before and after the loss
 
         def noted(model: Any, data: Any) -> Any:
             states.append(torch.get_rng_state())
@@ -373,21 +366,13 @@ class Passes:
         )
 
     def plain(self, loss: Loss, batch: Any, rows: int) -> None:
-        """A forward and a backward pass as torch does them, without a trace: to see how long they
-        take.
-        """
-        with (
-            self._batch_norm.noting(self._names) as noting,
-            torch.enable_grad(),
-            plain_forward(self._model),
-            Alone(Proof(1, shown=True), noting),
-        ):
+        """Run a pass as torch does, forward and back, without a trace: to see how long it takes."""
+        with torch.enable_grad(), self._unproved(several=True) as noting:
             result = plain_result(loss(self._model, batch))
             losses, _ = losses_and_statistics(result, rows, noting.statistics())
             if losses.requires_grad:
-                torch.autograd.grad(
-                    losses.sum(), list(self._parameters.values()), allow_unused=True
-                )
+                parameters = list(self._parameters.values())
+                torch.autograd.grad(losses.sum(), parameters, allow_unused=True)
 
     def rehearsed(self, loss: Loss, batch: Any, rows: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Losses and statistics of one pass that leaves no trace; for made-up records.
@@ -395,14 +380,19 @@ class Passes:
         Raises:
             ModelError: there is not one loss for each row, or one row of each statistic.
         """
-        with (
-            self._batch_norm.noting(self._names) as noting,
-            torch.no_grad(),
-            plain_forward(self._model, several=False),
-            Alone(Proof(1, shown=True), noting),
-        ):
+        with torch.no_grad(), self._unproved(several=False) as noting:
             result = plain_result(loss(self._model, batch))
             return losses_and_statistics(result, rows, noting.statistics())
+
+    @contextmanager
+    def _unproved(self, *, several: bool) -> Iterator[Noting]:
+        """The circumstances of a pass that contributes nothing, and is not proved."""
+        with (
+            self._batch_norm.noting(self._names) as noting,
+            plain_forward(self._model, several=several),
+            Alone(Proof(1, shown=True), noting),
+        ):
+            yield noting
 
     def augmented(
         self,
@@ -447,17 +437,22 @@ class Passes:
         placement = Rows(0, copies)
         entries = begun(rows, lambda tensor: proof.begin(tensor, placement), strict=records > 1)
         _refuse_objects(proof, rows)
+
+        # What is drawn for one record by itself is its own, and shared with nobody.
         if records > 1:
             self.traces.begin_numbers()
+
         with self._watched(proof, augmenting=True), torch.no_grad():
             with Doors(proof):
                 # In the pass: a mapping of the user's own may look at numbers.
                 out = mapped(augment(entries), lambda leaf: leaf)
+
             proof.refuse_caught_errors()
             proof.check()
             check_rows(out, records * copies)
             for tensor in tensors_in(out):
                 proof.require_rows(tensor, placement, "the augmentation")
+
         # What the augmentation itself holds is erased; its rows are needed until all passes end.
         return mapped(out, lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf)
 
@@ -474,10 +469,11 @@ def _unseen(error: NotImplementedError) -> ModelError:
 
 
 def _full(gradient: Tensor) -> Tensor:
+    # Embeddings may have sparse gradients; noise is on all rows (P25).
     return gradient.to_dense() if gradient.is_sparse else gradient
 
 
 def _refuse_objects(proof: Proof, batch: Any) -> None:
     """Texts, numbers and other objects of a record are seen by Python without a door."""
-    if not all(isinstance(leaf, Tensor) or leaf is None for leaf in leaves(batch)):
+    if not all(isinstance(leaf, Tensor | None) for leaf in leaves(batch)):
         proof.fail("Python sees entries of the batch")

@@ -44,8 +44,11 @@ def full_precision(device: torch.device) -> AbstractContextManager[object]:
             bound here covers; the message names it.
     """
     refuse_short_formats(device)
+
+    # Entered only where it changes something: it is asked for in every pass.
     if torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
+
     return _AS_IT_IS
 
 
@@ -55,24 +58,24 @@ def refuse_short_formats(device: torch.device) -> None:
     Raises:
         NumericsError: there is such a setting; the message names it.
     """
-    short = [setting for setting in _settings_for(device.type) if setting.read() not in _LONG]
-    variables = [name for name in _VARIABLES if os.environ.get(name, "").upper() not in _STRICT]
-    if not short and not variables:
-        return
-    remedies = [setting.remedy for setting in short]
-    remedies += [f"start Python without the variable {name}" for name in variables]
-    raise NumericsError(
-        expected="products, convolutions and recurrent layers of float32 in float32",
-        got="settings that let them be computed in a shorter format: "
-        + ", ".join([*(setting.name for setting in short), *variables]),
-        do=f"Before the run begins: {'; '.join(remedies)}.",
-    )
+    # Read in every step (T13): a setting may change while a run goes on.
+    settings = [*_settings_for(device.type), *map(_variable, _VARIABLES)]
+    short = [setting for setting in settings if setting.read() not in _LONG]
+
+    if short:
+        names = ", ".join(setting.name for setting in short)
+        remedies = "; ".join(setting.remedy for setting in short)
+        raise NumericsError(
+            expected="products, convolutions and recurrent layers of float32 in float32",
+            got=f"settings that let them be computed in a shorter format: {names}",
+            do=f"Before the run begins: {remedies}.",
+        )
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """One setting of torch that decides how precisely float32 is computed.
+    """One setting that decides how precisely float32 is computed, of torch or of a library below.
 
     Args:
         name: as the user writes it.
@@ -101,15 +104,19 @@ def _settings_for(device_type: str) -> Sequence[_Setting]:
         _precision("torch.backends.mkldnn.conv", "mkldnn", "conv"),
         _precision("torch.backends.mkldnn.rnn", "mkldnn", "rnn"),
     ]
+
     if device_type == "cuda":
         settings += _cuda_settings()
     if device_type == "xpu":
         settings.append(_flag("torch.backends.mkldnn.allow_tf32", "_get_onednn_allow_tf32"))
-    return [setting for setting in settings if setting is not None]
+
+    # What this version of torch does not have cannot be set.
+    return list(filter(None, settings))
 
 
 def _cuda_settings() -> list[_Setting | None]:
     matmul, cudnn = "torch.backends.cuda.matmul", "torch.backends.cudnn"
+
     # Sums of half precision in half precision: parameters may be of that type.
     half = [f"allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16")]
     settings = [
@@ -120,10 +127,21 @@ def _cuda_settings() -> list[_Setting | None]:
         *(_flag(f"{matmul}.{name}", f"_get_cublas_{name}") for name in half),
         _flag(f"{matmul}.allow_fp16_accumulation", "_get_cublas_allow_fp16_accumulation"),
     ]
-    if _read_precision is None:  # where both exist, torch cannot answer one after the other was set
-        settings.append(_flag(f"{matmul}.allow_tf32", "_get_cublas_allow_tf32"))
-        settings.append(_flag(f"{cudnn}.allow_tf32", "_get_cudnn_allow_tf32"))
+
+    # Where both exist, torch cannot answer one after the other was set.
+    if _read_precision is None:
+        settings += [
+            _flag(f"{matmul}.allow_tf32", "_get_cublas_allow_tf32"),
+            _flag(f"{cudnn}.allow_tf32", "_get_cudnn_allow_tf32"),
+        ]
+
     return settings
+
+
+def _variable(name: str) -> _Setting:
+    """A variable of the environment, by which oneDNN goes."""
+    remedy = f"start Python without the variable {name}"
+    return _Setting(name, remedy, lambda: os.environ.get(name, "").upper() not in _STRICT)
 
 
 def _precision_of_products() -> str:
@@ -138,6 +156,7 @@ def _precision(owner: str, backend: str, operation: str) -> _Setting | None:
     read = _read_precision
     if read is None:
         return None
+
     name = f"{owner}.fp32_precision"
     return _Setting(name, f'{name} = "ieee"', partial(read, backend, operation))
 
@@ -162,8 +181,10 @@ def refuse_kinds(parameters: Mapping[str, Tensor]) -> None:
         ModelError: there is one; the message names it.
     """
     for leaf, parameter in parameters.items():
+        # A lazy parameter has no dtype to trust and no dimension to charge for.
         if is_lazy(parameter) or parameter.dtype not in _KINDS:
             kind = "which has no shape yet" if is_lazy(parameter) else f"of {parameter.dtype}"
+
             raise ModelError(
                 expected="trained parameters of real numbers, of known shape",
                 got=f"{leaf}, {kind}",

@@ -38,16 +38,19 @@ class Replaced:
         self._replacements = [
             entry for entry in replacements if getattr(entry[0], entry[1], None) is not None
         ]
+
         self._originals: list[Any] = [None] * len(self._replacements)
         self._depths: dict[int, int] = {}  # of passes, by thread
         self._elsewhere: list[
             tuple[dict[str, Any], str, Any, Any]
         ] = []  # of other modules: name, new, original
+
         self._users = 0  # passes and runs
         # A loop that is collected meanwhile ends its run, in this thread and in the middle of this.
         self._lock = _thread.RLock()
 
     def __enter__(self) -> None:
+        # First the functions, then that this thread is in a pass: they ask for it.
         self._install()
         thread = _thread.get_ident()
         self._depths[thread] = self._depths.get(thread, 0) + 1
@@ -55,8 +58,11 @@ class Replaced:
     def __exit__(self, *_: object) -> None:
         thread = _thread.get_ident()
         self._depths[thread] -= 1
+
+        # Numbers of threads are given out again: a later thread must not find itself in a pass.
         if not self._depths[thread]:
             del self._depths[thread]
+
         self._remove()
 
     @contextmanager
@@ -64,6 +70,7 @@ class Replaced:
         """For the time of a run, replacements are in place, and do what they stand for outside of
         passes.
         """
+        # Looking through all modules takes its time: once for a run, not in every pass.
         self._install()
         self._replace_elsewhere()
         try:
@@ -74,9 +81,10 @@ class Replaced:
     def _install(self) -> None:
         with self._lock:
             self._users += 1
-            for place, (owner, name, new) in enumerate(
-                self._replacements if self._users == 1 else ()
-            ):
+            if self._users > 1:
+                return
+
+            for place, (owner, name, new) in enumerate(self._replacements):
                 now = getattr(owner, name)
                 # Somebody may have put a function of ours there, believing it the original.
                 if now is not new or not callable(new):
@@ -91,6 +99,8 @@ class Replaced:
                 for original, (_, _, new) in zip(self._originals, self._replacements, strict=True)
                 if type(original) is BuiltinFunctionType
             }
+
+            # Copies: looking at a lazy module may import others, and so may other threads.
             for module in list(sys.modules.values()):
                 attributes = getattr(module, "__dict__", {})
                 for name, value in list(attributes.items()):
@@ -103,14 +113,17 @@ class Replaced:
             self._users -= 1
             if self._users:
                 return
+
             for original, (owner, name, new) in zip(
                 self._originals, self._replacements, strict=True
             ):
                 if getattr(owner, name) is new:  # or somebody else has replaced it for good
                     setattr(owner, name, original)
+
             for attributes, name, new, original in self._elsewhere:
                 if attributes.get(name) is new:
                     attributes[name] = original
+
             self._elsewhere.clear()
 
     @property
@@ -123,4 +136,5 @@ class Replaced:
         for original, (_, _, replacement) in zip(self._originals, self._replacements, strict=True):
             if replacement is new:
                 return original
+
         raise LookupError("not a replacement")

@@ -74,16 +74,22 @@ def plain_forward(
     parameters = _trained(model) if trained is None else trained
     untouched = _Untouched(parameters)
     attributes, moved = Attributes(model), Moved()
+
+    # In earnest, the proof of the pass puts back what was written into memory from before it.
     buffers = _Buffers(model) if restore else None
     random_numbers = torch.random.fork_rng() if restore else _AS_IT_IS
+
     try:
         with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, _uncompiled():
             yield moved
     finally:
+        # Attributes first: a buffer that was assigned anew is one of them.
         moved.attributes = attributes.put_back()
         if buffers is not None:
             buffers.restore()
         written = untouched.written()
+
+    # A backward() in the loss would add gradients that nobody has clipped (T10).
     if written:
         raise ModelError(
             expected="a loss that leaves parameters and their gradients alone",
@@ -125,6 +131,7 @@ class Traces:
         self.begin_numbers: Callable[[], None] = _nothing
         self.stateful = False
         self.shares_draws: set[int] = set()
+
         self._seed: int | None = None  # of the step
         self._collects_later = False  # whether garbage is not collected until passes are erased
         self._in_step = False
@@ -133,6 +140,8 @@ class Traces:
     def note(self, moved: Moved, *, augmenting: bool, trial: bool) -> None:
         """A pass has changed public state, which was put back."""
         self.stateful = self.stateful or bool(moved)
+
+        # The first pass of a step only: how many follow depends on the size of the sample.
         if not trial:
             self._moved.setdefault(augmenting, moved)
 
@@ -144,15 +153,19 @@ class Traces:
         Args:
             seed: secret; of what all records share. None: generators go on as they are.
         """
+        # Passes of a step call it again: the step is what counts.
         if self._in_step:
             yield
             return
+
         self._in_step, self._seed = True, seed
         self._moved.clear()
         numbers = nullcontext(_nothing) if seed is None else shared_numbers(seed)
+
         try:
             with numbers as self.begin_numbers:
                 yield
+            # Only where all passes came to their end: a step that failed moves nothing.
             for moved in self._moved.values():
                 moved.write()
         finally:
@@ -166,12 +179,14 @@ class Traces:
         Args:
             number: which draw of the pass it is; public.
         """
+        # Each from a seed of its own: what is drawn for single records in between goes on.
         return nullcontext() if self._seed is None else seeded_pass(shared_seed(self._seed, number))
 
     def hold_finalizers(self) -> None:
         """Until `erase`, garbage is not collected: a finalizer of the user's would see what is in
         memory, or write there, and nobody would look.
         """
+        # Between the pass and the sums no code of the user's may run.
         if gc.isenabled():
             gc.disable()
             self._collects_later = True
@@ -184,6 +199,9 @@ class Traces:
         for proof in self.unerased:
             proof.erase()
         self.unerased.clear()
+
+        # A finalizer finds nothing of records any more. Where the user had switched collection off,
+        # it stays off.
         if self._collects_later:
             self._collects_later = False
             gc.enable()
@@ -204,10 +222,12 @@ def seeded_pass(seed: int) -> Iterator[None]:
             torch.manual_seed(seed)
             yield
         return
+
     # Where there is only the processor, torch.manual_seed would remember a call for devices that
     # never come, with its stack.
     before = torch.default_generator.get_state()
     torch.default_generator.manual_seed(seed)
+
     try:
         yield
     finally:
@@ -222,6 +242,7 @@ def _uncompiled() -> AbstractContextManager[object]:
     """Compiled functions run as they are written. Where none was made, there is nothing to do."""
     if "torch._dynamo" not in sys.modules:
         return _AS_IT_IS
+
     stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
     return stance
 
@@ -244,9 +265,10 @@ class _Untouched:
             (leaf, parameter, _state(parameter), parameter.grad)
             for leaf, parameter in parameters.items()
         ]
-        for _, parameter, _, gradient in self._before:
-            if gradient is not None:
-                parameter.grad = None
+
+        # Else a loss would see gradients, and what it adds could not be told from them.
+        for _, parameter, _, _ in self._before:
+            parameter.grad = None
 
     def written(self) -> list[str]:
         """Names of parameters that were written to; gradients are afterwards what they were."""
@@ -254,8 +276,8 @@ class _Untouched:
         for leaf, parameter, state, gradient in self._before:
             if parameter.grad is not None or _state(parameter) != state:
                 names.append(leaf.removeprefix("grad/"))
-            if parameter.grad is not gradient:
-                parameter.grad = gradient
+            parameter.grad = gradient
+
         return names
 
 
@@ -266,7 +288,7 @@ def _state(tensor: Tensor) -> tuple[int, int]:
 
 @final
 class _Buffers:
-    """The buffers of a model, and copies of them."""
+    """The buffers of a model, and copies of them, for trials: a proof puts back what it has seen."""
 
     __slots__ = ("_before",)
 
@@ -284,7 +306,7 @@ class _Buffers:
         A graph that is still needed may hold it.
         """
         for module, name, buffer, copy in self._before:
-            setattr(module, name, buffer)
+            setattr(module, name, buffer)  # a pass may have put another tensor there
             if not torch.equal(buffer, copy):
                 buffer.copy_(copy)
 
@@ -304,6 +326,7 @@ class _Straight:
     def apply(function: Any, preserve: bool, *args: Any) -> Any:  # noqa: FBT001
         if _REPLACED.here:
             return function(*args)
+
         return _REPLACED.original(_Straight).apply(function, preserve, *args)
 
 
@@ -311,25 +334,29 @@ def _no_checkpoint(*args: Any, **kwargs: Any) -> Iterator[None]:
     """In the place of checkpoints that are not reentrant: a generator that goes on once."""
     if _REPLACED.here:
         return iter((None,))
+
     return _REPLACED.original(_no_checkpoint)(*args, **kwargs)  # type: ignore[no-any-return]
 
 
-def _start(thread: threading.Thread) -> None:
-    _refuse_threads()
-    _REPLACED.original(_start)(thread)
+def _checked_by(check: Callable[..., None]) -> Any:
+    """A function that calls the one for which it stands, after a check of the arguments."""
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check(*args, **kwargs)
+        return _REPLACED.original(checked)(*args, **kwargs)
+
+    return checked
 
 
-def _start_new_thread(*args: Any, **kwargs: Any) -> Any:
-    _refuse_threads()
-    return _REPLACED.original(_start_new_thread)(*args, **kwargs)
+def _proof_here() -> Proof | None:
+    """The proof of the pass in which this thread is; None outside of passes.
+
+    Code of other threads may carry the context of a pass along, and is not part of it.
+    """
+    return current_proof() if _REPLACED.here else None
 
 
-def _fork() -> int:
-    _refuse_threads()
-    return _REPLACED.original(_fork)()  # type: ignore[no-any-return]
-
-
-def _refuse_threads() -> None:
+def _refuse_threads(*_: Any, **__: Any) -> None:
     """In another thread or process nobody would see what becomes of records."""
     if _REPLACED.here:
         raise ModelError(
@@ -342,7 +369,8 @@ def _refuse_threads() -> None:
         )
 
 
-def _scale(scaler: Any, outputs: Any) -> Any:
+def _refuse_scaled(scaler: Any, *_: Any, **__: Any) -> None:
+    """Refuse losses that were multiplied: gradients would be divided after the noise (P17)."""
     if _REPLACED.here and scaler.is_enabled():
         raise ModelError(
             expected="losses as they are",
@@ -353,90 +381,68 @@ def _scale(scaler: Any, outputs: Any) -> Any:
                 "needs none."
             ),
         )
-    return _REPLACED.original(_scale)(scaler, outputs)
 
 
-def _to_dlpack(*args: Any, **kwargs: Any) -> Any:
-    _refuse_export()
-    return _REPLACED.original(_to_dlpack)(*args, **kwargs)
-
-
-def _to_dlpack_versioned(*args: Any, **kwargs: Any) -> Any:
-    _refuse_export()
-    return _REPLACED.original(_to_dlpack_versioned)(*args, **kwargs)
-
-
-def _from_dlpack(*args: Any, **kwargs: Any) -> Any:
-    proof = current_proof()
-    if proof is not None and _REPLACED.here:
+def _refuse_import(*_: Any, **__: Any) -> None:
+    """Memory that another library hands in has no mark: it may hold records of any pass."""
+    proof = _proof_here()
+    if proof is not None:
         proof.fail("from_dlpack brings memory into the pass, of which nobody knows whose it is")
-    return _REPLACED.original(_from_dlpack)(*args, **kwargs)
 
 
-def _refuse_export() -> None:
+def _refuse_export(*_: Any, **__: Any) -> None:
     """Neither mode of torch sees these functions; what they hand out can be read at any time."""
-    proof = current_proof()
+    proof = current_proof()  # in whatever thread
     if proof is not None:
         proof.fail("to_dlpack lets what records made leave for Python")
 
 
-def _scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
-    _refuse_scripted(function)
-    return _REPLACED.original(_scripted)(function, *args, **kwargs)
-
-
-def _scripted_method(method: Any, *args: Any, **kwargs: Any) -> Any:
-    _refuse_scripted(method)
-    return _REPLACED.original(_scripted_method)(method, *args, **kwargs)
-
-
-def _refuse_scripted(function: Any) -> None:
+def _refuse_scripted(function: Any, *_: Any, **__: Any) -> None:
     """TorchScript turns tensors into lists and texts where no mode looks."""
-    proof = current_proof()
-    if proof is not None and _REPLACED.here and (unseen := unseen_in(function)):
+    proof = _proof_here()
+
+    # Looked into during passes alone: a function that is called elsewhere may do what it likes.
+    if proof is not None and (unseen := unseen_in(function)):
         proof.fail(f"a scripted function may let what records made leave for Python, by {unseen}")
 
 
-def _enter_hooks(hooks: Any) -> Any:
+def _refuse_saving(hooks: Any) -> None:
     """Hooks on tensors that autograd saves are called where no function is seen; only our own are
     known.
     """
-    proof = current_proof()
-    if (
-        proof is not None
-        and _REPLACED.here
-        and not hooks.pack_hook.__module__.startswith("discreet.")
-    ):
+    proof = _proof_here()
+    if proof is not None and not hooks.pack_hook.__module__.startswith("discreet."):
         proof.fail("hooks on saved tensors are called where nobody looks")
-    return _REPLACED.original(_enter_hooks)(hooks)
 
 
-def _enter_mode(mode: Any) -> Any:
+def _refuse_mode(mode: Any) -> None:
     """Another dispatch mode sees operations before the proof does."""
-    proof = current_proof()
-    if proof is not None and _REPLACED.here and not isinstance(mode, Proof):
+    proof = _proof_here()
+    if proof is not None and not isinstance(mode, Proof):
         proof.fail("a dispatch mode of the loss's own sees records")
-    return _REPLACED.original(_enter_mode)(mode)
 
+
+# One function for several names of the same.
+_start_new_thread, _to_dlpack = _checked_by(_refuse_threads), _checked_by(_refuse_export)
 
 _REPLACED = Replaced(
     [
         (checkpoint, "CheckpointFunction", _Straight),
         (checkpoint, "_checkpoint_without_reentrant_generator", _no_checkpoint),
-        (torch.amp.GradScaler, "scale", _scale),
-        (threading.Thread, "start", _start),
+        (torch.amp.GradScaler, "scale", _checked_by(_refuse_scaled)),
+        (threading.Thread, "start", _checked_by(_refuse_threads)),
         (_thread, "start_new_thread", _start_new_thread),
         (_thread, "start_new", _start_new_thread),
-        (os, "fork", _fork),
-        (torch._C.ScriptFunction, "__call__", _scripted),  # noqa: SLF001
-        (torch._C.ScriptMethod, "__call__", _scripted_method),  # noqa: SLF001
-        (saved_tensors_hooks, "__enter__", _enter_hooks),
-        (TorchDispatchMode, "__enter__", _enter_mode),
+        (os, "fork", _checked_by(_refuse_threads)),
+        (torch._C.ScriptFunction, "__call__", _checked_by(_refuse_scripted)),  # noqa: SLF001
+        (torch._C.ScriptMethod, "__call__", _checked_by(_refuse_scripted)),  # noqa: SLF001
+        (saved_tensors_hooks, "__enter__", _checked_by(_refuse_saving)),
+        (TorchDispatchMode, "__enter__", _checked_by(_refuse_mode)),
         (dlpack, "to_dlpack", _to_dlpack),
         (torch, "to_dlpack", _to_dlpack),
         (torch._C, "_to_dlpack", _to_dlpack),  # noqa: SLF001  (what the others are)
-        (torch._C, "_from_dlpack", _from_dlpack),  # noqa: SLF001
-        (torch._C, "_to_dlpack_versioned", _to_dlpack_versioned),  # noqa: SLF001
+        (torch._C, "_from_dlpack", _checked_by(_refuse_import)),  # noqa: SLF001
+        (torch._C, "_to_dlpack_versioned", _checked_by(_refuse_export)),  # noqa: SLF001
     ]
 )
 

@@ -1,9 +1,8 @@
 """What a function of TorchScript may do during a pass: a list of what is allowed.
 
 The interpreter of TorchScript calls operations of torch, which the proof sees, and nodes of its
-own,
-which nobody sees: some turn tensors into lists and texts. So a function is looked into, with all
-that it calls, before it runs. Allowed are operations that the dispatcher knows, nodes that move
+own, which nobody sees: some turn tensors into lists and texts. So a function is looked into, with
+all that it calls, before it runs. Allowed are operations that the dispatcher knows, nodes that move
 values around or tell metadata, and what works on numbers alone: a number was public, or was read by
 an operation that the proof sees.
 """
@@ -60,16 +59,20 @@ def unseen_in(function: Any) -> str:
     """The first node of a scripted function, or of what it calls, that is not allowed; empty if
     there is none.
     """
+    # A graph does not change once it is compiled: it is looked into once, not in every pass.
     known = _found.get(function)
     if known is None:
         graph = function.graph.copy()
         torch._C._jit_pass_inline(graph)  # noqa: SLF001  (functions and modules that it calls)
+
         unseen = (node.kind() for node in _nodes(graph) if not _is_allowed(node))
         known = _found[function] = next(unseen, "")
+
     return known
 
 
 def _nodes(block: Any) -> Iterator[Any]:
+    """All nodes of a block, those within branches and loops included."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():
@@ -80,15 +83,23 @@ def _is_allowed(node: Any) -> bool:
     kind: str = node.kind()
     if kind in _NODES or kind in _MOVES:
         return True
+
+    # What the interpreter does by itself, and is not in the lists, is not believed.
     namespace, _, name = kind.partition("::")
     if namespace == "prim":
         return False
+
+    # The proof sees it and has a rule, or none. Of torch's own operations some read numbers below
+    # the dispatcher, and others trust their arguments: they are no more allowed than from Python.
     if node.schema().partition("(")[0] in _dispatched():
-        return not (namespace == "aten" and (is_kernel(name) or reads_by_itself(name)))
-    return namespace == "aten" and not any(_may_hold_tensors(value) for value in node.inputs())
+        return namespace != "aten" or not (is_kernel(name) or reads_by_itself(name))
+
+    # Arithmetic of numbers and texts: where no tensor goes in, no record does.
+    return namespace == "aten" and not any(map(_may_hold_tensors, node.inputs()))
 
 
 def _may_hold_tensors(value: Any) -> bool:
+    # In the whole name of the type: lists, tuples and optional values of tensors count, too.
     kind: str = value.type().str()
     return any(word in kind for word in _OPAQUE)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -20,9 +21,10 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from discreet.training.factors.memory import Activations
+from discreet.training.passes.contributions import Taped
 from discreet.training.separation.marks import holds_records, no_functions
 
-__all__ = ["SavedBytes", "without_dropout"]
+__all__ = ["SavedBytes", "TrialPass", "without_dropout"]
 
 _DROPOUTS = frozenset(
     name + end
@@ -34,6 +36,23 @@ _ATTENTION = "scaled_dot_product_attention"
 _Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TrialPass:
+    """A pass that left no trace.
+
+    Args:
+        taped: as of a pass in earnest.
+        activations: what autograd kept of each row; public.
+        random: whether the pass drew random numbers, dropout aside; public.
+        release: lets go of the graph of the pass.
+    """
+
+    taped: Taped
+    activations: Activations
+    random: bool
+    release: Callable[[], None]
+
+
 class SavedBytes:
     """Collects, during one proved pass, what is kept of records for the backward pass: bytes by the
     number of the call.
@@ -42,6 +61,7 @@ class SavedBytes:
     def __init__(self) -> None:
         self.bytes: dict[int, int] = {}
         self._places: set[int] = set()
+
         # A graph that holds its own results would never be freed; what is in a box can be let go
         # of.
         self._boxes: list[list[Tensor]] = []
@@ -64,12 +84,15 @@ class SavedBytes:
         """
         with no_functions():  # the pass that is watched must not count this call
             memory = tensor.untyped_storage()
+
+            # Weights are there anyway, and views of one memory take its room once.
             if holds_records(tensor) and memory.data_ptr() not in self._places:
                 self._places.add(memory.data_ptr())
                 self.bytes[call] = self.bytes.get(call, 0) + memory.nbytes()
 
     def release(self) -> None:
         """Let go of the tensors: the graph of the pass is not needed any more."""
+        # The graph holds the boxes, and would hold what is in them.
         for box in self._boxes:
             box.clear()
         self._boxes.clear()
@@ -83,18 +106,26 @@ class SavedBytes:
         Activations(after=(44, 4, 0, 0), largest=40)
         """
         each = [self.bytes.get(call, 0) // max(1, rows) for call in range(calls + 1)]
-        return Activations(tuple(reversed(tuple(accumulate(reversed(each))))), max(each))
+
+        # Added up from the last call on, as a backward pass gives memory back.
+        after = tuple(accumulate(reversed(each)))
+        return Activations(tuple(reversed(after)), max(each))
 
 
 def without_dropout(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> _Arguments:
     """The arguments with which a function of torch drops nothing."""
+    # `train` is the third argument, by place or by name.
     if name in _DROPOUTS:
-        return (*args[:2], False)[: max(2, len(args))], kwargs | (
-            {} if len(args) > 2 else {"train": False}
-        )
+        if len(args) > 2:
+            return (*args[:2], False), kwargs
+        return (*args, False)[:2], kwargs | {"train": False}
+
+    # The share that is dropped is the fifth argument; zero is what torch takes where it is missing.
     if name == _ATTENTION:
-        args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
-        return args, kwargs | ({"dropout_p": 0.0} if "dropout_p" in kwargs else {})
+        if len(args) > 4:
+            return (*args[:4], 0.0, *args[5:]), kwargs
+        return args, kwargs | {"dropout_p": 0.0}
+
     if name in _RECURRENT:
         # The only float among the arguments is the share that is dropped.
         return tuple(0.0 if isinstance(argument, float) else argument for argument in args), kwargs

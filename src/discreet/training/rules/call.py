@@ -89,6 +89,7 @@ class Uses:
         self.uses: list[Use] = []
         self.anchor = new_anchor(device)
         self.forward = True
+
         self._finish = finish
         self._hold = hold
         self._watched: list[tuple[Tensor, int]] = []  # with how often each was written to
@@ -116,6 +117,8 @@ class Uses:
 
         waiting = [(Use(value, number), make) for value, make in pairs]
         self.uses += [use for use, _ in waiting]
+
+        # Plain training keeps the inputs of layers as well: a trial counts them as autograd's own.
         if self._hold is not None:
             for tensor in watched:
                 self._hold(tensor, number)
@@ -169,6 +172,7 @@ class Uses:
         try:
             self.proof.require_rows(gradient, rows, f"the gradient of {name}")
         except OneByOne:
+            # Dropped and tried again: the guess was ours, and says nothing about the loss.
             if guess is not None:
                 raise WrongGuess(guess) from None
             raise
@@ -182,6 +186,7 @@ class Uses:
             self.proof.fail(
                 f"the rule of {name} gives a factor of another class than the library's"
             )
+
         for tensor in tensors_of(factor):
             self.proof.require_rows(tensor, Rows(0), f"what the rule of {name} makes of a gradient")
 
@@ -200,9 +205,12 @@ class Uses:
             OneByOne: something that a factor or a weight was made of was written to after it was
                 used.
         """
+        # Before gradients go back to parameters: they do so by what the values were made of (T08).
         self.require_untouched()
+
         with no_functions(), out_of_sight():  # torch's own functions, on what is as it was
             for use in self.uses:
+                # No gradient came back where the loss does not depend on a result.
                 if use.factor is not None:
                     use.lifted = list(use.value.lift(use.factor))
                     self.watch(tensor for *_, factor in use.lifted for tensor in tensors_of(factor))
@@ -212,6 +220,7 @@ class Uses:
         """Fail the pass if something that must stay as it was has been written to."""
         with no_functions():
             is_changed = any(writes_of(tensor) != writes for tensor, writes in self._watched)
+
         if is_changed:
             raise OneByOne("what a gradient or a weight was made of was changed after it was used")
 
@@ -289,6 +298,7 @@ class Call:
         """The tensors among the arguments that hold records, and where."""
         # Public tensors have no place.
         places = [(tensor, self.axes[id(tensor)]) for tensor in self.others()]
+
         return [(tensor, rows) for tensor, rows in places if rows is not None]
 
     def plain(self, thing: Any) -> Any:
@@ -378,14 +388,16 @@ def tensors_of(thing: Any) -> list[Tensor]:
     """All tensors of a factor, in whatever it holds."""
     if isinstance(thing, Tensor):
         return [thing]
+
+    # Factors hold factors, and forms of their own: whatever is not looked into is not watched.
+    parts: Iterable[Any] = ()
     if isinstance(thing, Mapping):
-        parts: Iterable[Any] = thing.values()
+        parts = thing.values()
     elif isinstance(thing, (list, tuple)):
         parts = thing
     elif is_dataclass(thing):
         parts = [getattr(thing, entry.name) for entry in fields(thing)]
-    else:
-        return []
+
     return [tensor for part in parts for tensor in tensors_of(part)]
 
 

@@ -76,6 +76,7 @@ class TableRows:
     ids: Tensor
 
     def lift(self, factor: Factor) -> _Lifted:
+        # Each record looks up the same places: gradients stay as small as the rows that are used.
         shape, m = self.region[0], factor.records
         ids_mT = self.ids.reshape(1, -1).expand(m, -1)
         b_mTE = factor.dense().values.reshape(*ids_mT.shape, shape[-1])
@@ -102,6 +103,8 @@ class Derived:
         if not factor.records:
             return
 
+        # Going back is linear in the gradient, with coefficients that no record has met: so each
+        # row of the result is its own record's (docs/proofs/separation.md, section 2).
         rows = factor.dense().values.reshape(factor.records, *self.tensor.shape)
         rows = rows.to(self.tensor.dtype)
 
@@ -194,6 +197,7 @@ def _reach(tensor: Tensor) -> int | None:
         # An axis of one entry reaches nowhere, whatever its stride.
         if size == 1:
             continue
+
         if stride < reach:
             return None
 
