@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from discreet.training.separation.memory import Memory, memory_for, seen_in
+from discreet.training.separation.marks import Memory, memory_for, seen_in
 from discreet.training.separation.states import PUBLIC, Mixed, Rows, State
 
 B, T, E = 3, 4, 2
