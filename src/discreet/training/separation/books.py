@@ -159,6 +159,15 @@ class Books:
         """Why records were joined, with the layer in which that came up first."""
         return next((reason for reason in self.reasons if reason.startswith(state.why)), state.why)
 
+    def cause_of(self, state: State) -> str:
+        """Why a tensor is not rows of its records, and what began that in the pass."""
+        because = "its records are in another place"
+        if isinstance(state, Mixed):
+            because = self.told(state)
+
+        first = self.reasons[0] if self.reasons else because
+        return because if because in first else f"{because} (first: {first})"
+
     # --- public state from before ---
 
     def save(self, targets: Iterable[Tensor]) -> None:

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Generator, Tensor
 
+from discreet.training.separation.books import Books
 from discreet.training.separation.marks import PLAIN_TENSORS, Content, Mark
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.states import FILLED, NOISE, PUBLIC
 
-__all__ = ["Effect", "Effects", "Lookup"]
+__all__ = ["Effect", "Effects", "Lookup", "can_be_repeated"]
 
 _ATOMS = frozenset(
     {int, bool, str, complex, type(None)}
@@ -56,6 +57,14 @@ class Lookup:
         self.secret = False
         self.secret_numbers = True
 
+    def enter(self, args: Any, kwargs: dict[str, Any], books: Books) -> bool:
+        """Enter all arguments into the key; whether they are of kinds that a key can tell apart."""
+        things = (*args, *kwargs, *kwargs.values()) if kwargs else args
+        try:
+            return self.add(things, books.number, books.meet)
+        except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
+            return False
+
     def add(
         self, things: Iterable[Any], number: int, meet: Callable[[Any, Mark | None], Content]
     ) -> bool:
@@ -76,10 +85,7 @@ class Lookup:
             if kind in PLAIN_TENSORS:
                 storage = thing.untyped_storage()
                 mark: Mark | None = getattr(storage, "_separation", None)
-                if mark is not None and mark[0] == number:
-                    content = mark[1]
-                else:
-                    content = meet(storage, mark)
+                content = mark[1] if mark is not None and mark[0] == number else meet(storage, mark)
                 tensors.append(thing)
                 storages.append(storage)
 
@@ -296,14 +302,25 @@ class Effect:
             return False
 
         for result, expected in zip(results, self.results, strict=True):
-            if expected is None:
-                is_as_then = _is_among(result.untyped_storage(), storages)
-            else:
-                is_as_then = expected.fits(result)
-            if not is_as_then:
+            # None: then it was in the memory of an argument.
+            if expected is None and not _is_among(result.untyped_storage(), storages):
+                return False
+            if expected is not None and not expected.fits(result):
                 return False
 
         return True
+
+    def put(self, results: Sequence[Tensor], lookup: Lookup, books: Books) -> None:
+        """Put the marks that the call left then on its results, and on what it wrote."""
+        for result, expected in zip(results, self.results, strict=True):
+            if expected is not None:
+                books.set(result.untyped_storage(), expected.content)
+
+        for place, content in self.writes:
+            books.set(lookup.storages[place], content)
+
+        for why in self.reasons:
+            books.tell(why)
 
 
 def _results(lookup: Lookup, results: Sequence[Tensor]) -> list[_Result | None] | None:
@@ -374,11 +391,41 @@ class Effects:
         """Drop everything: the table of rules is another one. Not during a pass."""
         _effects.clear()
 
-    def remember(self, lookup: Lookup, effect: Effect) -> None:
-        """Remember an effect for later calls with the same key."""
+    def learn(
+        self,
+        lookup: Lookup,
+        before: Sequence[Mark],
+        results: Sequence[Tensor],
+        written: Sequence[Tensor],
+        reasons: list[str],
+    ) -> None:
+        """Remember what a call did, if that can be repeated, for later calls with the same key.
+
+        Args:
+            lookup: of the call.
+            before: the marks of its storages before it ran.
+            results: of the call.
+            written: arguments that it wrote.
+            reasons: why something became `Mixed`, without layers.
+        """
+        effect = Effect.observed(lookup, before, results, written, reasons)
+        if effect is None:
+            return
+
+        # None of them is worth more than the next one, and all of them are soon learned again.
         if len(self.by_key) >= _LIMIT:
             self.by_key.clear()
         self.by_key[tuple(lookup.key)] = effect
 
 
 _effects: dict[int, Effects] = {}
+
+
+def can_be_repeated(operation: Operation) -> bool:
+    """Whether what an operation does to marks follows from the key of its call."""
+    # Its parts have run under the mode; or it told Python something, which is asked each time.
+    if operation.composite or operation.is_geometry or not operation.gives_tensors:
+        return False
+
+    # Its memory is filled with zeros each time; the rule of a user may go by floats.
+    return not operation.uninitialised and not operation.custom

@@ -24,10 +24,11 @@ __all__ = [
     "arguments_of",
     "caught_error",
     "depends_on_kept",
-    "is_within_bounds",
     "keeps_records",
     "layer_of",
     "leak_of",
+    "require_bounds",
+    "targets_of",
     "targets_of_records",
     "undeclared_by",
     "written_by",
@@ -54,6 +55,11 @@ def undeclared_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Te
     """
     is_training = arguments.get("training", arguments.get("train", True))
     return _tensors_of(operation.undeclared, arguments) if is_training else []
+
+
+def targets_of(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
+    """All tensors that an operation writes, whether its schema says so or not."""
+    return [*written_by(operation, arguments), *undeclared_by(operation, arguments)]
 
 
 def _tensors_of(names: Iterable[str], arguments: Mapping[str, Any]) -> list[Tensor]:
@@ -106,26 +112,31 @@ def _are_public(tensors: Iterable[Tensor], states: Mapping[int, State]) -> bool:
     return all(is_public(states.get(id(tensor), PUBLIC)) for tensor in tensors)
 
 
-def is_within_bounds(operation: Operation, arguments: Mapping[str, Any]) -> bool:
-    """Whether indices that a kernel believes name places that exist; the one number that stands for
-    none is allowed.
+def require_bounds(operation: Operation, arguments: Mapping[str, Any]) -> None:
+    """Require of indices that a kernel believes that they name places that exist.
 
     They come from a forward kernel or were checked by it, but somebody may have written into them
-    since.
+    since, and the kernel would write into the gradients of other records.
+
+    Raises:
+        IndexError: a place does not exist; the forward kernel raises such an error too.
     """
     name, first, last = operation.bounded or ("", 0, 0)
     indices, scores = arguments.get(name), arguments.get("self")
     if indices is None or scores is None or not indices.numel():
-        return True
+        return
 
     # Scores of a single record have no axis but that of the classes.
     limit = prod(scores.shape[first:last]) if scores.ndim > 1 else scores.shape[0]
 
     with out_of_sight():
         out_of_range = (indices < 0) | (indices >= limit)
+        # One number, which may be negative, stands for no place at all.
         if "ignore_index" in arguments:
             out_of_range &= indices != arguments["ignore_index"]
-        return not bool(out_of_range.any())
+
+        if bool(out_of_range.any()):
+            raise IndexError(f"an index of {operation.full_name} is out of range")
 
 
 def targets_of_records(
@@ -139,8 +150,7 @@ def targets_of_records(
     if _are_public(_tensors_of(sources, arguments), states):
         return
 
-    yield from written_by(operation, arguments)
-    yield from undeclared_by(operation, arguments)
+    yield from targets_of(operation, arguments)
 
 
 def caught_error(operation: str) -> ModelError:

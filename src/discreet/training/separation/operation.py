@@ -59,10 +59,10 @@ class Operation:
         "is_random",
         "is_view",
         "name",
+        "only_shapes",
         "overload",
         "pointwise",
         "rule",
-        "shape_only",
         "undeclared",
         "uninitialised",
         "written",
@@ -90,7 +90,7 @@ class Operation:
         # forms that change geometry keep their underscore.
         spellings = {self.name, f"{self.name}.{self.overload}", base}
         self.is_geometry = not spellings.isdisjoint(GEOMETRY)
-        self.shape_only = not spellings.isdisjoint(SHAPE_ONLY)
+        self.only_shapes = not spellings.isdisjoint(GEOMETRY | SHAPE_ONLY)
         self.is_random = not spellings.isdisjoint(RANDOM)
 
         self.draws = torch.Tag.nondeterministic_seeded in func.tags
@@ -113,7 +113,7 @@ class Operation:
 
     def _is_composite(self, func: Any) -> bool:
         """Whether torch can take it apart into operations that have rules of their own."""
-        if self.rule is not None or self.is_geometry or self.shape_only:
+        if self.rule is not None or self.only_shapes:
             return False
 
         try:
@@ -127,8 +127,8 @@ class Operation:
         """
         # What a rule or another check has to look at is not passed on as a view, whose memory alone
         # tells whose numbers are in it.
-        special = self.is_geometry or self.shape_only or self.composite or self.dynamic_shape
-        if special or self.written or self.rule is not None or not self.gives_tensors:
+        is_looked_at = self.only_shapes or self.composite or self.rule is not None
+        if is_looked_at or self.dynamic_shape or self.written or not self.gives_tensors:
             return False
 
         types = [str(argument.type) for argument in schema.arguments]

@@ -11,8 +11,21 @@ from typing import Any, final
 from torch import Tensor
 
 from discreet.training.separation.books import Books
-from discreet.training.separation.exits import undeclared_by, written_by
-from discreet.training.separation.marks import out_of_sight, storage_of
+from discreet.training.separation.exits import (
+    arguments_of,
+    targets_of,
+    undeclared_by,
+    written_by,
+)
+from discreet.training.separation.marks import (
+    Content,
+    fill_grown,
+    marked_part,
+    note_writes,
+    out_of_sight,
+    sizes_of,
+    storage_of,
+)
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.states import (
     FILLED,
@@ -59,6 +72,33 @@ class Outcomes:
         self._count = count
         self._fail = fail
 
+    def run_public(
+        self,
+        func: Any,
+        operation: Operation,
+        args: Any,
+        kwargs: dict[str, Any],
+        content: Content,
+    ) -> Any:
+        """Run an operation on public tensors alone, of which comes this content."""
+        # State from before the pass is put back after it: public state moves once a step.
+        targets: list[Tensor] = []
+        if operation.written or operation.undeclared:
+            targets = targets_of(operation, arguments_of(operation, args, kwargs))
+            self._books.save(targets)
+
+        sizes = sizes_of(targets) if operation.is_geometry else []
+        out = func._op(*args, **kwargs)  # noqa: SLF001
+        fill_grown(targets, sizes)
+
+        for result in (out,) if type(out) is Tensor else tensors_among(out):
+            self._books.fresh(result, content, operation)
+        for target in targets:
+            self._books.overwrite(target, content)
+
+        note_writes(map(marked_part, targets))
+        return out
+
     def settle(
         self,
         operation: Operation,
@@ -79,7 +119,7 @@ class Outcomes:
         results = tensors_among(out)
         are_new = [id(storage_of(result)) not in met for result in results]
 
-        if operation.is_geometry or operation.shape_only:
+        if operation.only_shapes:
             self._reshaped(operation, inputs, list(compress(results, are_new)))
             return out
         if not any(are_new) and not operation.written:

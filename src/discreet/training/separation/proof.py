@@ -14,7 +14,7 @@ What an operation did is remembered under everything that its rule could read (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NoReturn, Self
@@ -27,17 +27,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from discreet.errors import CoupledRecords
 from discreet.training.separation.books import Books
 from discreet.training.separation.draws import Draws, generators_among
-from discreet.training.separation.effects import Effect, Effects, Lookup
+from discreet.training.separation.effects import Effect, Effects, Lookup, can_be_repeated
 from discreet.training.separation.exits import (
     arguments_of,
     caught_error,
     depends_on_kept,
-    is_within_bounds,
     keeps_records,
     layer_of,
     leak_of,
+    require_bounds,
+    targets_of,
     targets_of_records,
-    undeclared_by,
     written_by,
 )
 from discreet.training.separation.kept import Moved
@@ -61,7 +61,6 @@ from discreet.training.separation.states import (
     Rows,
     SharedDraws,
     State,
-    is_kept,
     is_public,
 )
 from discreet.training.separation.table.operands import tensors_among, uniform
@@ -182,26 +181,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return
 
             self.refuse_kept(state)
-            self.fail(f"{what} depends on several records: {self._cause(state)}")
-
-    def _cause(self, state: State) -> str:
-        """Why a tensor is not rows of its records, and where in the pass that began."""
-        because = "its records are in another place"
-        if isinstance(state, Mixed):
-            because = self.told(state)
-
-        first = self.reasons[0] if self.reasons else because
-        return because if because in first else f"{because} (first: {first})"
-
-    def require_argument(self, tensor: Tensor, rows: Rows, operation: str) -> None:
-        """Require rows like `require_rows`; a constant must be the same for every record."""
-        with no_functions():
-            self.require_rows(tensor, rows, f"an argument of {operation}")
+            self.fail(f"{what} depends on several records: {self._books.cause_of(state)}")
 
     def declare(self, tensor: Tensor, state: State) -> None:
-        """Say of the result of an operation in which nobody looked, in new memory, what it depends
-        on.
-        """
+        """Note what a result in new memory depends on, of an operation in which nobody looked."""
         with no_functions():
             self._books.set_new(tensor, state)
 
@@ -210,15 +193,12 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._books.use_up_noise()
 
     def refuse_kept(self, state: State) -> None:
-        """Refuse what depends on an earlier pass or on the data set: computing records one by one
-        does not help.
-        """
-        if isinstance(state, Mixed) and is_kept(state):
+        """Refuse what depends on an earlier pass or on the data set: one by one does not help."""
+        if isinstance(state, Mixed) and state.kept:
             self._refuse(depends_on_kept(state.why))
 
     def fail(self, why: str) -> None:
-        """The pass is not proved, or Python would see numbers of its one record; whoever catches
-        this.
+        """Note that the pass is not proved, or would show Python its one record, and stop it.
 
         Raises:
             OneByOne: always, but where Python may see numbers.
@@ -240,9 +220,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise self._kind(self.failure)
 
     def note_error(self, operation: str) -> None:
-        """An operation on records raised an error: that tells something about a record, whoever
-        catches it.
-        """
+        """Note an error of an operation on records: it tells of a record, whoever catches it."""
         self.error = self.error or f"{operation}{self._where()}"
 
         # The one record goes on in a process of its own, where an error may be caught.
@@ -265,9 +243,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._books.erase()
 
     def put_back(self) -> Moved:
-        """Public state from before the pass is again what it was; what the pass made of it is
-        returned.
-        """
+        """Put public state from before the pass back; return what the pass made of it."""
         return self._books.put_back()
 
     def _refuse(self, error: CoupledRecords) -> NoReturn:
@@ -316,7 +292,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _followed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operation: as it ran before with arguments of these kinds, or by its rule."""
         lookup = Lookup(func._op)  # noqa: SLF001
-        if not self._is_known(lookup, args, kwargs):
+        if not lookup.enter(args, kwargs, self._books):
             return self._judged(func, operation, args, kwargs)
 
         if not lookup.secret:
@@ -329,14 +305,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._repeated(func, operation, args, kwargs, lookup, effect)
 
         return self._learned(func, operation, args, kwargs, lookup)
-
-    def _is_known(self, lookup: Lookup, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Enter all arguments into a key; whether they are of kinds that a key can tell apart."""
-        things = (*args, *kwargs, *kwargs.values()) if kwargs else args
-        try:
-            return lookup.add(things, self._books.number, self._books.meet)
-        except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
-            return False
 
     def _viewed(
         self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any] | None
@@ -379,23 +347,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self._judged(func, operation, args, kwargs)
             self._books.use_up_noise()
 
-        # State from before the pass is put back after it: public state moves once a step.
-        targets: list[Tensor] = []
-        if operation.written or operation.undeclared:
-            targets = _targets_of(operation, arguments_of(operation, args, kwargs))
-            self._books.save(targets)
-
-        sizes = sizes_of(targets) if operation.is_geometry else []
-        out = func._op(*args, **kwargs)  # noqa: SLF001
-        fill_grown(targets, sizes)
-
-        for result in (out,) if type(out) is Tensor else tensors_among(out):
-            self._books.fresh(result, content, operation)
-        for target in targets:
-            self._books.overwrite(target, content)
-
-        note_writes(map(marked_part, targets))
-        return out
+        return self._outcomes.run_public(func, operation, args, kwargs, content)
 
     # --- one call, judged by its rule ---
 
@@ -451,7 +403,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         out = self._executed(func, operation, args, kwargs)
 
-        note_writes(map(marked_part, _targets_of(operation, arguments)))
+        note_writes(map(marked_part, targets_of(operation, arguments)))
         fill_grown(written, sizes)
         return self._outcomes.settle(operation, arguments, out, states, constants)
 
@@ -473,13 +425,6 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not self._books.made_here(target.untyped_storage()):
                 what, place = f"{operation.full_name}, which writes", self._describe(target)
                 self._refuse(keeps_records(what, place, self._where()))
-
-    def _require_bounds(self, operation: Operation, args: Any, kwargs: dict[str, Any]) -> None:
-        """Raise the error of the forward kernel where a backward kernel would write out of bounds:
-        into the gradients of other records.
-        """
-        if not is_within_bounds(operation, arguments_of(operation, args, kwargs)):
-            raise IndexError(f"an index of {operation.full_name} is out of range")
 
     def _refuse_kinds(self, operation: Operation, inputs: list[Tensor]) -> None:
         """Fail the pass at tensors with code of their own, or without plain memory to mark."""
@@ -506,14 +451,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = self._judged(func, operation, args, kwargs)
 
         # Values of public tensors are not in the key: what went by them is judged each time.
-        if self._books.looked or not _can_be_repeated(operation):
-            return out
-
-        written = written_by(operation, arguments_of(operation, args, kwargs))
-        reasons = list(self._books.news)
-        effect = Effect.observed(lookup, before, tensors_among(out), written, reasons)
-        if effect is not None:
-            self._effects.remember(lookup, effect)
+        if not self._books.looked and can_be_repeated(operation):
+            written = written_by(operation, arguments_of(operation, args, kwargs))
+            reasons = list(self._books.news)
+            self._effects.learn(lookup, before, tensors_among(out), written, reasons)
 
         return out
 
@@ -544,42 +485,15 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not effect.fits(results, lookup.storages):
             return self._outcomes.settle(operation, arguments_of(operation, args, kwargs), out)
 
-        self._mark(results, lookup, effect)
+        effect.put(results, lookup, self._books)
         return out
 
     def _executed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operation on records; note an error of it."""
         try:
             if operation.bounded is not None:
-                self._require_bounds(operation, args, kwargs)
+                require_bounds(operation, arguments_of(operation, args, kwargs))
             return func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
         except Exception:
             self._raised(operation, tensors_among((args, kwargs)))
             raise
-
-    def _mark(self, results: Sequence[Tensor], lookup: Lookup, effect: Effect) -> None:
-        """Put the marks that an operation left on its results and on what it wrote."""
-        for result, expected in zip(results, effect.results, strict=True):
-            if expected is not None:
-                self._books.set(result.untyped_storage(), expected.content)
-
-        for place, content in effect.writes:
-            self._books.set(lookup.storages[place], content)
-
-        for why in effect.reasons:
-            self._books.tell(why)
-
-
-def _targets_of(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
-    """All that an operation writes, whether its schema says so or not."""
-    return [*written_by(operation, arguments), *undeclared_by(operation, arguments)]
-
-
-def _can_be_repeated(operation: Operation) -> bool:
-    """Whether what an operation did to the marks follows from the key of its call."""
-    # Its parts have run under the mode; or it told Python something, which is asked each time.
-    if operation.composite or operation.is_geometry or not operation.gives_tensors:
-        return False
-
-    # Its memory is filled with zeros each time; the rule of a user may go by floats.
-    return not operation.uninitialised and not operation.custom
