@@ -247,6 +247,7 @@ class Books:
         if storage is None:
             return
 
+        # New memory has no mark; with that of another pass it was there before this one.
         mark: Mark | None = getattr(storage, "_separation", None)
         if mark is None:
             self.set(storage, content)
@@ -265,6 +266,8 @@ class Books:
         """
         storage = target.untyped_storage()
         before = self.content_of(storage)
+
+        # Memory from before the pass is put back after it, and is never random or alike.
         if not self.made_here(storage) or before is OWN:
             return
 
@@ -331,6 +334,7 @@ class Books:
         if not isinstance(before, Rows):
             return False
 
+        # The values of constants decide, so this is not remembered.
         self._find_noise(state)
         self.looked = True
         return uniform(target, before, self.count)
@@ -428,15 +432,19 @@ class Books:
         if rows.dim >= tensor.ndim or tensor.shape[rows.dim] != rows.fold * self.count:
             return self.mixed("a rule that does not fit its result")
 
+        # In an expanded tensor, for one, records lie on top of each other.
         memory = memory_for(rows, tensor.stride(), tensor.element_size(), self.count)
         if memory is None or _seen(tensor, memory) != rows:
             return _NO_PLACE
+
         return memory
 
 
 def _alive(references: Iterable[ref[Any]]) -> list[Any]:
     """What weak references still refer to."""
-    return [thing for thing in (reference() for reference in references) if thing is not None]
+    things = [reference() for reference in references]
+    # An empty storage counts as false, and is alive.
+    return [thing for thing in things if thing is not None]
 
 
 def _seen(tensor: Tensor, memory: Memory) -> State:

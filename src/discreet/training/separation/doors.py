@@ -271,6 +271,7 @@ class Doors(TorchFunctionMode):
             self._refuse_hooks(args[0])
             return func(*args, **kwargs)
 
+        # Of all properties that are set, `data` alone is watched.
         if name == "__set__":
             return self._exchanged(func, args, kwargs)
 
@@ -278,6 +279,7 @@ class Doors(TorchFunctionMode):
         if name in _CHECKS:
             return self._checking(name, func, args, kwargs)
 
+        # Kernels that would reach into memory of other records with the arguments as they are.
         if name in MENDED:
             return self._called(func, *MENDED[name](args, kwargs))
 

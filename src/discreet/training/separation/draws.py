@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any, final
 
 import torch
@@ -39,6 +40,12 @@ def generators_among(args: Any, kwargs: dict[str, Any]) -> list[torch.Generator]
     """Generators of the user's own that an operation is given to draw from."""
     arguments = (*args, *kwargs.values())
     return [argument for argument in arguments if isinstance(argument, torch.Generator)]
+
+
+def _numbers_in(things: Iterable[Any]) -> list[int]:
+    """Whole numbers in the lists among these, in which an operation is given sizes."""
+    lists = [thing for thing in things if isinstance(thing, (list, tuple))]
+    return [number for number in chain(*lists) if isinstance(number, int)]
 
 
 @final
@@ -116,7 +123,9 @@ class Draws:
             if self._serves_all(args, kwargs):
                 with self._shared_draw(number):
                     out = call()
-                torch.rand(())  # every draw has a state of its own, so that it can be repeated
+                # Every draw has a state of its own, by which a checkpoint finds it again, also where
+                # the generator itself has not drawn.
+                torch.rand(())
                 self._publish(operation, args, kwargs, out)
                 return out
 
@@ -133,10 +142,8 @@ class Draws:
         if not all(map(self._is_plain_and_public, tensors)):
             return False
 
-        # Sizes are among the arguments as lists, or those of a tensor that is filled or imitated.
-        shapes = [thing for thing in things if isinstance(thing, (list, tuple))]
-        shapes += [tensor.shape for tensor in tensors]
-        sizes = [size for shape in shapes for size in shape if isinstance(size, int)]
+        # An axis that is a multiple of the records may be theirs.
+        sizes = [*_numbers_in(things), *_numbers_in([tensor.shape for tensor in tensors])]
         return self.all_shared or all(size % self._books.count for size in sizes)
 
     def _is_plain_and_public(self, tensor: Tensor) -> bool:

@@ -138,16 +138,21 @@ class Lookup:
             return FILLED
 
         # Entry by entry, of what is alike everywhere comes what is alike, and of random numbers
-        # come random numbers; a single number (without axes) meets all entries alike.
+        # come random numbers.
         if not operation.pointwise or not self.storages:
             return PUBLIC
 
-        pairs = list(zip(map(_content, self.storages), self.tensors, strict=True))
-        if any(content is PUBLIC and tensor.ndim for content, tensor in pairs):
+        # A single number (without axes) meets all entries alike.
+        if any(tensor.ndim for tensor in self._tensors_with(PUBLIC)):
             return PUBLIC
 
-        noise = [tensor for content, tensor in pairs if content is NOISE]
+        noise = self._tensors_with(NOISE)
         return self._content_with(noise) if noise else FILLED
+
+    def _tensors_with(self, content: Content) -> list[Tensor]:
+        """Arguments whose storages hold this."""
+        pairs = zip(self.tensors, self.storages, strict=True)
+        return [tensor for tensor, storage in pairs if _content(storage) is content]
 
     def _content_with(self, noise: Sequence[Tensor]) -> Content:
         """What comes of random numbers and numbers that are the same everywhere.
@@ -166,7 +171,7 @@ class Lookup:
     @property
     def noise(self) -> bool:
         """Whether random numbers of this pass are among the arguments."""
-        return any(_content(storage) is NOISE for storage in self.storages)
+        return NOISE in map(_content, self.storages)
 
 
 def _fits_into(sizes: Sequence[int], whole: Sequence[int]) -> bool:
@@ -423,9 +428,12 @@ _effects: dict[int, Effects] = {}
 
 def can_be_repeated(operation: Operation) -> bool:
     """Whether what an operation does to marks follows from the key of its call."""
-    # Its parts have run under the mode; or it told Python something, which is asked each time.
-    if operation.composite or operation.is_geometry or not operation.gives_tensors:
-        return False
-
-    # Its memory is filled with zeros each time; the rule of a user may go by floats.
-    return not operation.uninitialised and not operation.custom
+    return not any(
+        (
+            operation.composite,  # its parts have run under the mode
+            operation.is_geometry,  # it tells or changes how a tensor lies in memory
+            not operation.gives_tensors,  # it tells Python something, which is looked at each time
+            operation.uninitialised,  # its memory is filled with zeros each time
+            operation.custom,  # the rule of a user may go by floats
+        )
+    )

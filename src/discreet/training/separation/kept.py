@@ -112,7 +112,7 @@ class _Search:
         for name, parameter in attributes.get("_parameters", _NONE).items():
             if _holds(parameter):
                 return str(name)
-            if parameter is not None and _holds(parameter.grad):
+            if _holds(getattr(parameter, "grad", None)):
                 return f"{name}.grad"
 
         for name, buffer in attributes.get("_buffers", _NONE).items():
@@ -146,6 +146,7 @@ class _Search:
             return None
         self._depths[id(value)] = depth
 
+        # A module has registers, which an object has not: it is searched like those of the model.
         if issubclass(kind, nn.Module):
             self._meet(value)
             return None
@@ -154,6 +155,7 @@ class _Search:
 
     def _meet(self, module: nn.Module) -> None:
         """Search a module later, if it is not registered."""
+        # Most models never come here: the set is made when it is needed.
         self._known = self._known or set(map(id, self.modules))
 
         if id(module) not in self._known:
@@ -306,6 +308,7 @@ class Moved:
         for storage, content in self.memory:
             refill(storage, content)
 
+        # An attribute that the pass took away may be gone already.
         for entries, name, value in self.attributes:
             _assign(entries, name, value)
 

@@ -125,16 +125,23 @@ class Operation:
         """Whether the only tensor argument is the first one, and all results are views of it, by
         schema.
         """
-        # What a rule or another check has to look at is not passed on as a view, whose memory alone
-        # tells whose numbers are in it.
-        is_looked_at = self.only_shapes or self.composite or self.rule is not None
-        if is_looked_at or self.dynamic_shape or self.written or not self.gives_tensors:
+        # Of a plain view, memory alone tells whose numbers it shows: nothing else has to look.
+        is_looked_at = any(
+            (
+                self.only_shapes,
+                self.composite,
+                self.dynamic_shape,
+                self.written,
+                self.rule is not None,
+                not self.gives_tensors,
+            )
+        )
+        if is_looked_at or not _gives_one_view(schema):
             return False
 
         types = [str(argument.type) for argument in schema.arguments]
         tensor_types = [name for name in types if "Tensor" in name]
-        is_of_first = types[:1] == ["Tensor"] == tensor_types
-        return is_of_first and _gives_one_view(schema)
+        return types[:1] == ["Tensor"] == tensor_types
 
     def _listed_rule(self) -> Rule | None:
         """The rule of the table; for torch's own operations, also that of the tag.

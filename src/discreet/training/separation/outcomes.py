@@ -142,6 +142,7 @@ class Outcomes:
     ) -> None:
         """Note what the operation wrote: results in their order, and running statistics."""
         for place, target in enumerate(written_by(operation, arguments)):
+            # An operation may write more than it returns: then the last state stands for these.
             state = outcome[min(place, len(outcome) - 1)]
             self._books.write(target, state, operation.full_name, constants.get(id(target)))
 
@@ -168,6 +169,7 @@ class Outcomes:
             return
 
         target = inputs[0]
+        # What of it was there before, and what is new, is not told apart.
         if operation.name in _RESIZES:
             unwritten = _NOT_WRITTEN if self._count > 1 else OWN
             self._books.set(target.untyped_storage(), unwritten)
@@ -233,6 +235,7 @@ class Outcomes:
         if operands.looked:
             self._books.looked = True
 
+        # One state stands for all results; otherwise there must be one for each.
         expected = _results_claimed(results)
         claims = list(outcome) if isinstance(outcome, (list, tuple)) else [outcome] * expected
         if len(claims) != expected or not all(isinstance(claim, State) for claim in claims):
