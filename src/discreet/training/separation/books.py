@@ -148,7 +148,7 @@ class Books:
             self.reasons.append(why + self._where())
 
     def named(self, state: State, operation: str) -> State:
-        """Give a tensor in which records are joined the first operation that met it as its reason."""
+        """Name the first operation that met a tensor in which records are joined as its reason."""
         if not isinstance(state, Mixed) or state.kept:
             return state
 
@@ -233,7 +233,8 @@ class Books:
 
         # Without plain memory there are no bytes to tell owners of: what is not public is `Mixed`.
         content = state if is_public(state) or is_kept(state) else _NO_STORAGE
-        tensor._separation = (self.number, content, True)  # type: ignore[attr-defined]  # noqa: SLF001
+        marked: Any = tensor
+        marked._separation = (self.number, content, True)  # noqa: SLF001  (our own mark)
         return is_public(state)
 
     def fresh(self, result: Tensor, content: Content, operation: Operation) -> None:
@@ -342,7 +343,7 @@ class Books:
     # --- random numbers ---
 
     def _find_noise(self, *contents: Content) -> None:
-        """Random numbers among these are no longer each drawn by itself, so not the records' own."""
+        """Random numbers among these are no longer each drawn by itself: they serve all."""
         if NOISE in contents:
             self.on_shared()
 

@@ -123,8 +123,8 @@ class Draws:
             if self._serves_all(args, kwargs):
                 with self._shared_draw(number):
                     out = call()
-                # Every draw has a state of its own, by which a checkpoint finds it again, also where
-                # the generator itself has not drawn.
+                # Every draw has a state of its own, by which a checkpoint finds it again, also
+                # where the generator itself has not drawn.
                 torch.rand(())
                 self._publish(operation, args, kwargs, out)
                 return out
@@ -139,6 +139,7 @@ class Draws:
         """Whether a draw looks at no record, and has no axis for records (or none that counts)."""
         things = [*args, *kwargs.values()]
         tensors = tensors_among(things)
+        # Dropout of records, say, draws for each of them.
         if not all(map(self._is_plain_and_public, tensors)):
             return False
 

@@ -385,7 +385,7 @@ class Effects:
     @staticmethod
     def of(count: int) -> Effects:
         """Those for this number of records."""
-        # A run has a handful of sizes of passes: whoever has more begins again, and loses time only.
+        # Whoever has passes of more sizes begins again, and loses nothing but time.
         if count not in _effects and len(_effects) >= _SIZES:
             _effects.clear()
 

@@ -53,6 +53,7 @@ def undeclared_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Te
     """Tensors that an operation writes although its schema does not say so: running statistics, in
     training.
     """
+    # Kernels have one name or the other for it; one without either always writes.
     is_training = arguments.get("training", arguments.get("train", True))
     return _tensors_of(operation.undeclared, arguments) if is_training else []
 
@@ -64,7 +65,7 @@ def targets_of(operation: Operation, arguments: Mapping[str, Any]) -> list[Tenso
 
 def _tensors_of(names: Iterable[str], arguments: Mapping[str, Any]) -> list[Tensor]:
     """Tensors among the arguments of these names."""
-    return tensors_among(list(map(arguments.get, names)))
+    return [tensor for name in names for tensor in tensors_among(arguments.get(name))]
 
 
 def leak_of(

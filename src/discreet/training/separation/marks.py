@@ -216,6 +216,7 @@ def seen_in(
         strides: in elements.
         itemsize: bytes of an element.
     """
+    # Without entries there is nothing to tell.
     if 0 in sizes:
         return PUBLIC
 
@@ -259,11 +260,13 @@ def _along(memory: Memory, start: int, size: int, reach: int, width: int, axis: 
     if max(place % step for place in places) + width > step:
         return _SPANS
 
+    # The second record begins where the entries of the first one end.
     owners = [place // step % count for place in places]
     inner = owners.index(1) if 1 in owners else 0
     if not inner or size % (inner * count):
         return _SOME
 
+    # All records in their order, again and again, at the same places of each.
     in_order = [index // inner % count for index in range(size)]
     if owners != in_order or not _at_the_same_places(memory, places, inner):
         return _SOME

@@ -188,6 +188,7 @@ def _gives_one_view(schema: Any) -> bool:
 
 def _functional_name(base: str, written: list[str]) -> str:
     """The name of the form that writes nothing: `add` for `add_`, `__and__` for `__iand__`."""
+    # With `out=` an operation has the name of the form that writes nothing already.
     if written != ["self"]:
         return base
 
@@ -201,6 +202,7 @@ def _is_pointwise(func: Any, name: str, overload: str) -> bool:
     """Whether torch tags it so. In-place forms mostly lack the tag; the form that writes nothing
     has it.
     """
+    # Names that are no operation of torch, and forms without this overload, have no tags.
     functional = getattr(getattr(torch.ops.aten, name, None), overload, None)
     tags = [*func.tags, *getattr(functional, "tags", ())]
     return torch.Tag.pointwise in tags

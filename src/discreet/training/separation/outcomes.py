@@ -281,8 +281,10 @@ def _without_ignored(
     counted.
     """
     known = dict(states)
+    ignored = [arguments.get(name) for name in operation.ignored]
 
-    for tensor in tensors_among([arguments.get(name) for name in operation.ignored]):
+    # Anything else in such an argument, which somebody may have put there, counts.
+    for tensor in tensors_among(ignored):
         if _is_kept_inside(states.get(id(tensor), PUBLIC)):
             known[id(tensor)] = PUBLIC
 

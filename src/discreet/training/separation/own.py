@@ -88,7 +88,7 @@ def _unfollowed(operator: Any, proof: Proof, *args: Any) -> Any:
     """Called by torch in the place of an operator that is given functions, with the mode of the
     proof switched off.
     """
-    # It raises, but where Python may see the one record: then all that comes of it is that record's.
+    # It raises, but where Python may see the one record, whose own all results are then.
     proof.fail(f"{operator.name()} is given functions, which cannot be followed")
     results = operator(*args)
     for result in tensors_among(results):
