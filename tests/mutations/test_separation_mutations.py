@@ -24,7 +24,7 @@ from discreet.training.passes.sandbox import Traces
 from discreet.training.passes.tape import Tape
 from discreet.training.rules import call
 from discreet.training.rules.call import Uses
-from discreet.training.separation import books, doors, exits, memory, operation, proof
+from discreet.training.separation import books, doors, draws, exits, marks, operation, proof
 from discreet.training.separation.books import Books
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.effects import Effect
@@ -57,7 +57,7 @@ DATA = "unit/training/data"
 SETTINGS = "unit/training/passes/test_precision_settings.py"
 
 right_require, right_begin, right_leak = Proof.require_rows, Proof.begin, exits.leak_of
-right_rule, right_seen, right_fail = Operation._listed_rule, memory.seen_in, Proof.fail
+right_rule, right_seen, right_fail = Operation._listed_rule, marks.seen_in, Proof.fail
 right_entries, right_seeded = collating._entries, seeding.seeded
 right_together = Passes.together
 
@@ -172,11 +172,6 @@ def assumed(self: Operation) -> Any:
 
 def all_at_once(dataset: Any, indices: list[int]) -> list[Any]:
     return [collating._copy(entry) for entry in right_entries(dataset, indices)]
-
-
-def no_undeclared_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (exits, proof):
-        monkeypatch.setattr(module, "undeclared_by", lambda *_: [])
 
 
 def numbers_leave(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,7 +451,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 writes that no schema declares are not known",
-        no_undeclared_writes,
+        replaced(exits, "undeclared_by", lambda *_: []),
         f"{LAWS}::"
         "test_t09_running_statistics_are_refused_where_no_schema_says_that_they_are_written",
     ),
@@ -557,7 +552,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T06 where the generator stands is not compared",
-        replaced(proof, "_generator_state", lambda: 0),
+        replaced(draws, "_generator_state", lambda: 0),
         f"{OBJECTS}::test_t06_random_numbers_are_not_drawn_twice[set_back]",
     ),
     Mutation(

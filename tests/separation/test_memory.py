@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from discreet.training.separation.memory import Memory, memory_for, seen_in
+from discreet.training.separation.marks import Memory, memory_for, seen_in
 from discreet.training.separation.states import Mixed, Rows
 
 _SIZES = (1, 2, 3, 4, 6)

@@ -55,6 +55,7 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
     # A list may be limited in steps alone; a filter always has an epsilon and a delta.
     delta = exact(terms.delta or 0.0)
     epsilon = cell_text(terms.epsilon, exact, "")
+    has_epsilon = terms.epsilon is not None
 
     if terms.rule is Rule.LIST:
         # A budget that is opened before the first run holds a list that is still to be settled.
@@ -64,7 +65,9 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
             fixed = f"A list of {counted(steps, 'step')} that was fixed before the first release"
 
         within = (
-            f", and never more than ({epsilon}, {delta})." if epsilon else ". No epsilon limits it."
+            f", and never more than ({epsilon}, {delta})."
+            if has_epsilon
+            else ". No epsilon limits it."
         )
         return fixed + within
 
@@ -74,7 +77,7 @@ def terms_words(terms: Terms | None, *, oldest: bool = False) -> str:
             f"({rule_words(terms)})."
         )
 
-    within = f", and never more than epsilon {epsilon}" if epsilon else ""
+    within = f", and never more than epsilon {epsilon}" if has_epsilon else ""
     return (
         f"Whatever is chosen by looking at outputs; its epsilon at delta {delta} is stated as it "
         f"grows (odometer){within}."

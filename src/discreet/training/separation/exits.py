@@ -5,7 +5,7 @@ results.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from types import FrameType
 from typing import Any
@@ -24,10 +24,11 @@ __all__ = [
     "arguments_of",
     "caught_error",
     "depends_on_kept",
-    "is_within_bounds",
     "keeps_records",
     "layer_of",
     "leak_of",
+    "require_bounds",
+    "targets_of",
     "targets_of_records",
     "undeclared_by",
     "written_by",
@@ -45,18 +46,26 @@ def arguments_of(operation: Operation, args: Any, kwargs: Mapping[str, Any]) -> 
 
 def written_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
     """Tensors that an operation writes, by its schema."""
-    return [tensor for name in operation.written for tensor in tensors_among(arguments.get(name))]
+    return _tensors_of(operation.written, arguments)
 
 
 def undeclared_by(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
     """Tensors that an operation writes although its schema does not say so: running statistics, in
     training.
     """
-    if not arguments.get("training", arguments.get("train", True)):
-        return []
-    return [
-        tensor for name in operation.undeclared for tensor in tensors_among(arguments.get(name))
-    ]
+    # Kernels have one name or the other for it; one without either always writes.
+    is_training = arguments.get("training", arguments.get("train", True))
+    return _tensors_of(operation.undeclared, arguments) if is_training else []
+
+
+def targets_of(operation: Operation, arguments: Mapping[str, Any]) -> list[Tensor]:
+    """All tensors that an operation writes, whether its schema says so or not."""
+    return [*written_by(operation, arguments), *undeclared_by(operation, arguments)]
+
+
+def _tensors_of(names: Iterable[str], arguments: Mapping[str, Any]) -> list[Tensor]:
+    """Tensors among the arguments of these names."""
+    return [tensor for name in names for tensor in tensors_among(arguments.get(name))]
 
 
 def leak_of(
@@ -67,42 +76,68 @@ def leak_of(
     """
     if not operation.gives_tensors and not operation.is_geometry:
         return "lets what records made leave for Python"
-    if operation.name == "one_hot" and arguments.get("num_classes", -1) == -1:
+
+    # Shapes are public: whatever Python decides by them must not follow a record.
+    if operation.dynamic_shape or _is_sized_by_values(operation, arguments, states):
         return "makes a shape that depends on records"
-    if operation.dynamic_shape or (
-        operation.name in ("index", "index_put") and _by_mask(arguments, states)
-    ):
-        return "makes a shape that depends on records"
+
+    # Records that come later in the pass would be given other random numbers.
     if operation.draws_by_value:
         return "draws as many random numbers as records ask for"
+
     return None
 
 
-def is_within_bounds(operation: Operation, arguments: Mapping[str, Any]) -> bool:
-    """Whether indices that a kernel believes name places that exist; the one number that stands for
-    none is allowed.
+def _is_sized_by_values(
+    operation: Operation, arguments: Mapping[str, Any], states: Mapping[int, State]
+) -> bool:
+    """Whether numbers of records decide the size of a result, by how the operation is called."""
+    if operation.name == "one_hot":  # by default, as many classes as the largest label asks for
+        return bool(arguments.get("num_classes", -1) == -1)
 
-    They come from a forward kernel or were checked by it, but somebody may have written into them
-    since.
-    """
-    name, first, last = operation.bounded or ("", 0, 0)
-    indices, scores = arguments.get(name), arguments.get("self")
-    if indices is None or scores is None or not indices.numel():
-        return True
-    limit = prod(scores.shape[first:last]) if scores.ndim > 1 else scores.shape[0]
-    with out_of_sight():
-        out_of_range = (indices < 0) | (indices >= limit)
-        if "ignore_index" in arguments:
-            out_of_range &= indices != arguments["ignore_index"]
-        return not bool(out_of_range.any())
+    if operation.name in ("index", "index_put"):
+        return _by_mask(arguments, states)
+
+    return False
 
 
 def _by_mask(arguments: Mapping[str, Any], states: Mapping[int, State]) -> bool:
     """Whether a tensor is indexed by truth values that depend on records."""
-    return any(
-        tensor.dtype in (torch.bool, torch.uint8) and not is_public(states.get(id(tensor), PUBLIC))
-        for tensor in tensors_among(arguments.get("indices"))
-    )
+    indices = tensors_among(arguments.get("indices"))
+    masks = [index for index in indices if index.dtype in (torch.bool, torch.uint8)]
+    return not _are_public(masks, states)
+
+
+def _are_public(tensors: Iterable[Tensor], states: Mapping[int, State]) -> bool:
+    """Whether none of these tensors depends on a record."""
+    return all(is_public(states.get(id(tensor), PUBLIC)) for tensor in tensors)
+
+
+def require_bounds(operation: Operation, arguments: Mapping[str, Any]) -> None:
+    """Require of indices that a kernel believes that they name places that exist.
+
+    They come from a forward kernel or were checked by it, but somebody may have written into them
+    since, and the kernel would write into the gradients of other records.
+
+    Raises:
+        IndexError: a place does not exist; the forward kernel raises such an error too.
+    """
+    name, first, last = operation.bounded or ("", 0, 0)
+    indices, scores = arguments.get(name), arguments.get("self")
+    if indices is None or scores is None or not indices.numel():
+        return
+
+    # Scores of a single record have no axis but that of the classes.
+    limit = prod(scores.shape[first:last]) if scores.ndim > 1 else scores.shape[0]
+
+    with out_of_sight():
+        out_of_range = (indices < 0) | (indices >= limit)
+        # One number, which may be negative, stands for no place at all.
+        if "ignore_index" in arguments:
+            out_of_range &= indices != arguments["ignore_index"]
+
+        if bool(out_of_range.any()):
+            raise IndexError(f"an index of {operation.full_name} is out of range")
 
 
 def targets_of_records(
@@ -111,16 +146,12 @@ def targets_of_records(
     """Tensors into which an operation writes what it computes from records, whether its schema says
     so or not.
     """
-    sources = [
-        tensor
-        for name, value in arguments.items()
-        if name not in operation.written
-        for tensor in tensors_among(value)
-    ]
-    if all(is_public(states.get(id(tensor), PUBLIC)) for tensor in sources):
+    # What is written over tells nothing by itself: `x.zero_()` writes no records.
+    sources = [name for name in arguments if name not in operation.written]
+    if _are_public(_tensors_of(sources, arguments), states):
         return
-    yield from written_by(operation, arguments)
-    yield from undeclared_by(operation, arguments)
+
+    yield from targets_of(operation, arguments)
 
 
 def caught_error(operation: str) -> ModelError:
@@ -141,19 +172,19 @@ def depends_on_kept(why: str) -> CoupledRecords:
         expected="a loss that depends on the records of its own batch, and on released values",
         got=f"one that depends on {why}",
         do="Keep nothing that was computed from records between passes (caches, banks, running "
-        "values), and take statistics of "
-        "the data set from a private query; detach() does not make a value public.",
+        "values), and take statistics of the data set from a private query; detach() does not make "
+        "a value public.",
     )
 
 
 def keeps_records(what: str, where: str, layer: str) -> CoupledRecords:
-    """The refusal of a write."""
+    """The refusal of a write of records into memory from before the pass."""
     return CoupledRecords(
         expected="a pass that keeps nothing of its records",
         got=f"{what} what records made into {where}{layer}",
         do="Keep no running values, banks or caches of records (in buffers, frozen parameters or "
-        "attributes): they would be "
-        "released without noise. Normalisation layers: track_running_stats=False, or eval mode.",
+        "attributes): they would be released without noise. Normalisation layers: "
+        "track_running_stats=False, or eval mode.",
     )
 
 
@@ -161,12 +192,16 @@ def layer_of(names: Mapping[int, str]) -> str:
     """The innermost module of these whose `forward` is running; empty if there is none."""
     # Only where something failed, for the message.
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+
     while frame is not None:
         if frame.f_code.co_name == "forward":
             module = frame.f_locals.get("self")
-            if isinstance(module, nn.Module) and id(module) in names:
-                return f"layer {names[id(module)]!r}" if names[id(module)] else "model"
+            name = names.get(id(module)) if isinstance(module, nn.Module) else None
+            if name is not None:
+                return f"layer {name!r}" if name else "model"  # the model itself has no name
+
         frame = frame.f_back
+
     return ""
 
 
@@ -181,17 +216,19 @@ def _within_bounds(
     names = ("log_probs", "targets", "input_lengths", "target_lengths")
     arguments = dict(zip(names, args, strict=False)) | kwargs
     scores, targets = arguments["log_probs"], arguments["targets"]
+
     limits = {"targets": scores.shape[-1] - 1, "input_lengths": scores.shape[0]}
     if targets.ndim > 1:
         limits["target_lengths"] = targets.shape[1]
-    bounded = {
-        name: arguments[name].clamp(0, limit)
-        for name, limit in limits.items()
-        if isinstance(arguments[name], Tensor) and limit >= 0
-    }
-    return [bounded.get(name, arguments[name]) for name in names[: len(args)]] + list(
-        args[len(names) :]
-    ), kwargs | {name: value for name, value in bounded.items() if name in kwargs}
+
+    # Lengths may also be numbers of Python, which hold nothing of a record.
+    for name, limit in limits.items():
+        if isinstance(arguments[name], Tensor) and limit >= 0:
+            arguments[name] = arguments[name].clamp(0, limit)
+
+    by_place = [arguments[name] for name in names[: len(args)]]
+    by_name = {name: arguments[name] for name in kwargs}
+    return [*by_place, *args[len(names) :]], by_name
 
 
 def _in_own_places(
@@ -204,6 +241,7 @@ def _in_own_places(
     """
     if args:
         return (args[0].contiguous(), *args[1:]), kwargs
+
     name = "self" if "self" in kwargs else "input"
     return args, kwargs | {name: kwargs[name].contiguous()}
 

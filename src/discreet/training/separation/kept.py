@@ -36,27 +36,9 @@ __all__ = [
 _DEPTH = 3  # containers and objects on the way to a tensor: a cache, its layers, one of them
 
 _ATOMS = frozenset(
-    {
-        type(None),
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        range,
-        slice,
-        type,
-        types.BuiltinFunctionType,
-        types.FunctionType,
-        types.MethodType,
-        types.ModuleType,
-        torch.Generator,
-        torch.Size,
-        torch.device,
-        torch.dtype,
-        torch.layout,
-    }
+    {type(None), bool, int, float, complex, str, bytes, range, slice, type}
+    | {types.BuiltinFunctionType, types.FunctionType, types.MethodType, types.ModuleType}
+    | {torch.Generator, torch.Size, torch.device, torch.dtype, torch.layout}
 )
 """Kinds of values in which there is no tensor, or none that a pass has put there."""
 
@@ -74,14 +56,18 @@ _NONE: Mapping[str, Any] = {}
 def modules_of(model: nn.Module) -> list[nn.Module]:
     """Every module of a model once, itself first: as `model.modules()`, several times as fast."""
     modules = [model]
-    met = {id(model)}
+    met = {id(model), id(None)}  # an entry of a register may be None
+
     for module in modules:  # grows meanwhile
         register = module.__dict__.get("_modules")
         # Modules that torch.jit has traced keep their register in C++.
-        for child in module.children() if register is None else register.values():
-            if child is not None and id(child) not in met:
+        children = module.children() if register is None else register.values()
+
+        for child in children:
+            if id(child) not in met:
                 met.add(id(child))
                 modules.append(child)
+
     return modules
 
 
@@ -95,6 +81,7 @@ def refuse_kept(model: nn.Module) -> None:
             message names it.
     """
     search = _Search(model)
+
     for module in search.modules:  # grows meanwhile
         place = search.place_in(module)
         if place is not None:
@@ -120,22 +107,30 @@ class _Search:
     def place_in(self, module: nn.Module) -> str | None:
         """The attribute of a module that holds records; None if there is none."""
         attributes = module.__dict__
+
         # Modules that torch.jit compiled have no registers: their tensors are in C++.
         for name, parameter in attributes.get("_parameters", _NONE).items():
-            if parameter is not None:
-                if holds_records(parameter):
-                    return str(name)
-                if parameter.grad is not None and holds_records(parameter.grad):
-                    return f"{name}.grad"
-        for name, buffer in attributes.get("_buffers", _NONE).items():
-            if buffer is not None and holds_records(buffer):
+            if _holds(parameter):
                 return str(name)
-        for name in attributes.keys() - OF_TORCH:
-            value = attributes[name]
-            if type(value) not in _ATOMS:
-                place = self.place(value, _DEPTH)
+            if _holds(getattr(parameter, "grad", None)):
+                return f"{name}.grad"
+
+        for name, buffer in attributes.get("_buffers", _NONE).items():
+            if _holds(buffer):
+                return str(name)
+
+        names = attributes.keys() - OF_TORCH
+        return self._first_place(((name, attributes[name]) for name in names), _DEPTH)
+
+    def _first_place(self, parts: Iterable[tuple[str, Any]], depth: int) -> str | None:
+        """The first of these parts that holds records, and where in it; None if there is none."""
+        for name, part in parts:
+            # Most are plain values, of which there may be many: they are not worth a call.
+            if type(part) not in _ATOMS:
+                place = self.place(part, depth)
                 if place is not None:
                     return name + place
+
         return None
 
     def place(self, value: Any, depth: int = _DEPTH) -> str | None:
@@ -144,33 +139,41 @@ class _Search:
         kind = type(value)
         if issubclass(kind, Tensor):
             return _place_at(value)
-        if self._depths.get(id(value), 0) >= depth:  # configurations are shared by all modules
+
+        # Configurations are shared by all modules. What was searched from further away is searched
+        # again, because the search goes deeper now.
+        if self._depths.get(id(value), 0) >= depth:
             return None
         self._depths[id(value)] = depth
+
+        # A module has registers, which an object has not: it is searched like those of the model.
         if issubclass(kind, nn.Module):
             self._meet(value)
             return None
-        for name, part in _parts(value, kind):
-            if type(part) not in _ATOMS:
-                place = self.place(part, depth - 1)
-                if place is not None:
-                    return name + place
-        return None
+
+        return self._first_place(_parts(value, kind), depth - 1)
 
     def _meet(self, module: nn.Module) -> None:
         """Search a module later, if it is not registered."""
+        # Most models never come here: the set is made when it is needed.
         self._known = self._known or set(map(id, self.modules))
+
         if id(module) not in self._known:
             self.modules += [new for new in modules_of(module) if id(new) not in self._known]
             self._known.update(map(id, self.modules))
 
 
+def _holds(tensor: Tensor | None) -> bool:
+    return tensor is not None and holds_records(tensor)
+
+
 def _place_at(tensor: Tensor) -> str | None:
     if holds_records(tensor):
         return ""
+
     # torch warns where the gradient of another tensor than a leaf is asked for.
-    gradient = tensor.grad if tensor.is_leaf and tensor.requires_grad else None
-    return ".grad" if gradient is not None and holds_records(gradient) else None
+    has_gradient = tensor.is_leaf and tensor.requires_grad
+    return ".grad" if has_gradient and _holds(tensor.grad) else None
 
 
 def _parts(value: Any, kind: type) -> Iterable[tuple[str, Any]]:
@@ -183,22 +186,19 @@ def _parts(value: Any, kind: type) -> Iterable[tuple[str, Any]]:
         yield from _entries(value.keys())
     elif issubclass(kind, (list, tuple, set, frozenset, deque)):
         yield from _entries(value)
+
     if kind not in _CONTAINERS:  # others may be subclasses of these, and have both
-        yield from _attributes_of(value, kind)
+        attributes = attributes_of(value, kind)
+        yield from [(f".{name}", entry) for name, entry in attributes.items()]
 
 
 def _entries(values: Collection[Any]) -> Iterable[tuple[str, Any]]:
-    """Plain values alone are passed over at the speed of C: a model may hold a vocabulary."""
+    """The entries of a container, each under the same words."""
+    # Plain values alone are passed over at the speed of C: a model may hold a vocabulary.
     if _ATOMS.issuperset(map(type, values)):
         return ()
+
     return [("[...]", entry) for entry in values]
-
-
-def _attributes_of(value: Any, kind: type) -> Iterable[tuple[str, Any]]:
-    attributes = attributes_of(value, kind)
-    if _ATOMS.issuperset(map(type, attributes.values())):
-        return ()
-    return [(f".{name}", entry) for name, entry in attributes.items()]
 
 
 def attributes_of(value: Any, kind: type) -> dict[str, Any]:
@@ -207,20 +207,24 @@ def attributes_of(value: Any, kind: type) -> dict[str, Any]:
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
+        # An object with slots, or one whose dictionary is made on demand: `threading.local`.
         slots = getattr(kind, "__slots__", ())
         names = (slots,) if isinstance(slots, str) else slots
         attributes = {name: getattr(value, name, None) for name in names}
         attributes |= getattr(value, "__dict__", {})  # of a thread's own
+
     return attributes
 
 
 def _refusal(model: nn.Module, module: nn.Module, place: str) -> CoupledRecords:
     names = {id(submodule): name for name, submodule in model.named_modules()}
     layer = names.get(id(module), f"a {type(module).__name__} that is not registered")
+    where = f"{layer}.{place}".removeprefix(".")  # the model itself has no name
     what = "a gradient" if place.endswith(".grad") else "what it computed from them"
+
     return CoupledRecords(
         expected="a pass that keeps nothing of its records",
-        got=f"{what} in {f'{layer}.{place}' if layer else place}, on the model, after the pass",
+        got=f"{what} in {where}, on the model, after the pass",
         do="Return what the loss needs, and keep no outputs, caches, banks or running values on "
         "modules (transformers: use_cache=False); leave out backward(). They would be released "
         "without noise, detached or not. Do not go on with this model and do not save it: build "
@@ -240,14 +244,14 @@ class Attributes:
 
     def __init__(self, model: nn.Module) -> None:
         self._before: list[tuple[dict[str, Any], dict[str, Any]]] = []
+
         for module in modules_of(model):
             attributes = module.__dict__
             registers = (attributes.get("_parameters"), attributes.get("_buffers"))
-            self._before += [
-                (entries, entries.copy())
-                for entries in (attributes, *registers)
-                if isinstance(entries, dict)  # those of torch.jit are in C++
-            ]
+
+            for entries in (attributes, *registers):
+                if isinstance(entries, dict):  # those of torch.jit are in C++
+                    self._before.append((entries, entries.copy()))
 
     def put_back(self) -> list[_Assigned]:
         """Attributes that were assigned are again what they were; what they became is returned.
@@ -255,21 +259,25 @@ class Attributes:
         What was put into a list or another container that was there before stays in it.
         """
         changes: list[_Assigned] = []
+
         for entries, before in self._before:
+            # Nearly always nothing was assigned, which is seen at the speed of C.
             if len(entries) == len(before) and all(map(is_, entries.values(), before.values())):
                 continue
+
             for name in {**before, **entries}.keys() - OF_TORCH:
                 value, earlier = entries.get(name, _ABSENT), before.get(name, _ABSENT)
                 if value is not earlier:
                     changes.append((entries, name, value))
                     _assign(entries, name, earlier)
+
         return changes
 
 
 def _assign(entries: dict[str, Any], name: str, value: Any) -> None:
     """Give an attribute this value, or take it away."""
     if value is _ABSENT:
-        del entries[name]
+        entries.pop(name, None)
     else:
         entries[name] = value
 
@@ -299,15 +307,19 @@ class Moved:
         """Let the state become what the pass made of it."""
         for storage, content in self.memory:
             refill(storage, content)
+
+        # An attribute that the pass took away may be gone already.
         for entries, name, value in self.attributes:
-            if value is not _ABSENT or name in entries:
-                _assign(entries, name, value)
+            _assign(entries, name, value)
+
         for generator, state in self.generators:
             generator.set_state(state)
 
 
 def refill(storage: Any, content: Any) -> None:
     """Give a storage the size and the bytes of another."""
+    # The pass may have resized it.
     if storage.nbytes() != content.nbytes():
         storage.resize_(content.nbytes())
+
     storage.copy_(content)

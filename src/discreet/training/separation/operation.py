@@ -59,10 +59,10 @@ class Operation:
         "is_random",
         "is_view",
         "name",
+        "only_shapes",
         "overload",
         "pointwise",
         "rule",
-        "shape_only",
         "undeclared",
         "uninitialised",
         "written",
@@ -71,36 +71,41 @@ class Operation:
     def __init__(self, func: Any) -> None:
         schema = func._schema  # noqa: SLF001  (how torch itself shows it)
         base = schema.name.split("::")[-1]
+
         self.overload: str = schema.overload_name or "default"
         self.full_name = f"{schema.name}.{self.overload}".removeprefix("aten::")
         self.argument_names: list[str] = [argument.name for argument in schema.arguments]
         self.defaults = _defaults(schema)
         self.written = _written(schema)
+
         # Custom operators have "library::" in their names, so that no list of torch's own names has
         # them.
         self.custom = not _is_aten(schema)
-        self.name: str = schema.name if self.custom else _functional_name(base, self.written)
-        spellings = {
-            self.name,
-            f"{self.name}.{self.overload}",
-            base if _is_aten(schema) else schema.name,
-        }
+        if self.custom:
+            base = self.name = str(schema.name)
+        else:
+            self.name = _functional_name(base, self.written)
+
+        # In the lists an operation stands for all of its overloads, or each by itself; in-place
+        # forms that change geometry keep their underscore.
+        spellings = {self.name, f"{self.name}.{self.overload}", base}
         self.is_geometry = not spellings.isdisjoint(GEOMETRY)
-        self.shape_only = not spellings.isdisjoint(SHAPE_ONLY)
-        self.draws = torch.Tag.nondeterministic_seeded in func.tags
+        self.only_shapes = not spellings.isdisjoint(GEOMETRY | SHAPE_ONLY)
         self.is_random = not spellings.isdisjoint(RANDOM)
+
+        self.draws = torch.Tag.nondeterministic_seeded in func.tags
+        self.draws_by_value = self.name in DRAWS_BY_VALUE
         self.fills = self.name in FILLS
         self.uninitialised = self.name in UNINITIALISED
-        self.draws_by_value = self.name in DRAWS_BY_VALUE
         self.bounded = BOUNDED.get(self.name)
         self.ignored: tuple[str, ...] = IGNORED.get(self.name, ())
         self.undeclared: tuple[str, ...] = UNDECLARED_WRITES.get(self.name, ())
-        self.pointwise = _is_aten(schema) and _is_pointwise(func, self.name, self.overload)
+
+        # Each of these reads what was set before it.
+        self.pointwise = not self.custom and _is_pointwise(func, self.name, self.overload)
         self.rule: Rule | None = self._listed_rule()
         self.composite = self._is_composite(func)
-        self.gives_tensors = bool(schema.returns or self.written) and all(
-            "Tensor" in str(returned.type) for returned in schema.returns
-        )
+        self.gives_tensors = _gives_tensors(schema, self.written)
         self.dynamic_shape = (
             torch.Tag.dynamic_output_shape in func.tags and self.name not in STATIC_SHAPE
         )
@@ -108,8 +113,9 @@ class Operation:
 
     def _is_composite(self, func: Any) -> bool:
         """Whether torch can take it apart into operations that have rules of their own."""
-        if self.rule is not None or self.is_geometry or self.shape_only:
+        if self.rule is not None or self.only_shapes:
             return False
+
         try:
             return bool(func._can_decompose())  # noqa: SLF001  (the only way to ask)
         except RuntimeError:
@@ -119,38 +125,34 @@ class Operation:
         """Whether the only tensor argument is the first one, and all results are views of it, by
         schema.
         """
-        special = self.is_geometry or self.shape_only or self.composite or self.dynamic_shape
-        if special or self.written or self.rule is not None or not self.gives_tensors:
-            return False
-        tensors = [argument for argument in schema.arguments if "Tensor" in str(argument.type)]
-        return (
-            _gives_one_view(schema)
-            and tensors == schema.arguments[:1]
-            and str(tensors[0].type) == "Tensor"
+        # Of a plain view, memory alone tells whose numbers it shows: nothing else has to look.
+        is_looked_at = any(
+            (
+                self.only_shapes,
+                self.composite,
+                self.dynamic_shape,
+                self.written,
+                self.rule is not None,
+                not self.gives_tensors,
+            )
         )
+        if is_looked_at or not _gives_one_view(schema):
+            return False
+
+        types = [str(argument.type) for argument in schema.arguments]
+        tensor_types = [name for name in types if "Tensor" in name]
+        return types[:1] == ["Tensor"] == tensor_types
 
     def _listed_rule(self) -> Rule | None:
         """The rule of the table; for torch's own operations, also that of the tag.
 
         What a custom operator says of itself is not believed: it needs a rule
-            (`register_separation`).
+        (`register_separation`).
         """
         rule = RULES.get(f"{self.name}.{self.overload}") or RULES.get(self.name)
-        return RULES["pointwise"] if rule is None and self.pointwise else rule
-
-
-def _defaults(schema: Any) -> dict[str, Any]:
-    return {
-        argument.name: argument.default_value
-        for argument in schema.arguments
-        if argument.has_default_value()
-    }
-
-
-def _written(schema: Any) -> list[str]:
-    """Names of the arguments that are written, as the schema says."""
-    writes = [argument for argument in schema.arguments if argument.alias_info is not None]
-    return [argument.name for argument in writes if argument.alias_info.is_write]
+        if rule is None and self.pointwise:
+            return RULES["pointwise"]
+        return rule
 
 
 def _is_aten(schema: Any) -> bool:
@@ -158,32 +160,52 @@ def _is_aten(schema: Any) -> bool:
     return is_core
 
 
+def _defaults(schema: Any) -> dict[str, Any]:
+    """Values of the arguments that need not be given, by name."""
+    optional = [argument for argument in schema.arguments if argument.has_default_value()]
+    return {argument.name: argument.default_value for argument in optional}
+
+
+def _written(schema: Any) -> list[str]:
+    """Names of the arguments that are written, as the schema says."""
+    return [argument.name for argument in schema.arguments if argument.is_write]
+
+
+def _gives_tensors(schema: Any, written: list[str]) -> bool:
+    """Whether all that comes of an operation is in tensors: a number would leave for Python."""
+    has_results = bool(schema.returns or written)
+    return has_results and all("Tensor" in str(returned.type) for returned in schema.returns)
+
+
 def _gives_one_view(schema: Any) -> bool:
     """Whether the one result is in the memory of an argument, and nothing is written there."""
-    views = [
-        returned.alias_info is not None and not returned.alias_info.is_write
-        for returned in schema.returns
-    ]
-    return views == [True]
+    if len(schema.returns) != 1:
+        return False
+
+    alias = schema.returns[0].alias_info
+    return alias is not None and not alias.is_write
 
 
 def _functional_name(base: str, written: list[str]) -> str:
     """The name of the form that writes nothing: `add` for `add_`, `__and__` for `__iand__`."""
+    # With `out=` an operation has the name of the form that writes nothing already.
     if written != ["self"]:
         return base
+
     if base.startswith("__i") and base.endswith("__"):
         return "__" + base[3:]
-    return base[:-1] if base.endswith("_") and not base.endswith("__") else base
+
+    return base if base.endswith("__") else base.removesuffix("_")
 
 
 def _is_pointwise(func: Any, name: str, overload: str) -> bool:
     """Whether torch tags it so. In-place forms mostly lack the tag; the form that writes nothing
     has it.
     """
+    # Names that are no operation of torch, and forms without this overload, have no tags.
     functional = getattr(getattr(torch.ops.aten, name, None), overload, None)
-    return torch.Tag.pointwise in func.tags or torch.Tag.pointwise in getattr(
-        functional, "tags", ()
-    )
+    tags = [*func.tags, *getattr(functional, "tags", ())]
+    return torch.Tag.pointwise in tags
 
 
 OPERATIONS: dict[Any, Operation] = {}
@@ -215,10 +237,11 @@ def require_tested_version() -> None:
     """
     version = torch.__version__.split("+")[0]
     if version not in TESTED:
+        tested = ", ".join(sorted(TESTED))
         raise OneByOne(
-            f"the separation of records was not tested on torch {version}, only on "
-            f"{', '.join(sorted(TESTED))}"
+            f"the separation of records was not tested on torch {version}, only on {tested}"
         )
+
     if not preserved():
         raise OneByOne(
             "this torch does not keep the Python objects of storages, on which the proof rests"

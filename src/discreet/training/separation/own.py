@@ -64,11 +64,16 @@ def own_operation(name: str, arguments: Iterable[tuple[Tensor, int]]) -> Iterato
     if proof is None or proof.count == 1:
         yield lambda _result, _dim: None
         return
+
+    # A constant among them must be the same for every record.
     for tensor, dim in arguments:
-        proof.require_argument(tensor, Rows(dim), name)
+        proof.require_rows(tensor, Rows(dim), f"an argument of {name}")
+
+    # What the code computes is not followed, and marked when it is done.
     declared: list[tuple[Tensor, int]] = []
     with no_functions(), out_of_sight():
         yield lambda result, dim: declared.append((result, dim))
+
     for result, dim in declared:
         proof.declare(result, Rows(dim))
 
@@ -83,6 +88,7 @@ def _unfollowed(operator: Any, proof: Proof, *args: Any) -> Any:
     """Called by torch in the place of an operator that is given functions, with the mode of the
     proof switched off.
     """
+    # It raises, but where Python may see the one record, whose own all results are then.
     proof.fail(f"{operator.name()} is given functions, which cannot be followed")
     results = operator(*args)
     for result in tensors_among(results):
@@ -90,5 +96,6 @@ def _unfollowed(operator: Any, proof: Proof, *args: Any) -> Any:
     return results
 
 
+# Registered for the class of the mode: otherwise torch would refuse these operators under it.
 for _operator in filter(None, map(_higher_order_ops.get, _GIVEN_FUNCTIONS)):
     _operator.py_impl(Proof)(partial(_unfollowed, _operator))

@@ -14,42 +14,46 @@ What an operation did is remembered under everything that its rule could read (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NoReturn, Self
 from weakref import ref
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.errors import CoupledRecords
-from discreet.training.separation.books import Books, fill_grown, sizes_of, storage_of
-from discreet.training.separation.effects import Effect, Effects, Lookup
+from discreet.training.separation.books import Books
+from discreet.training.separation.draws import Draws, generators_among
+from discreet.training.separation.effects import Effect, Effects, Lookup, can_be_repeated
 from discreet.training.separation.exits import (
     arguments_of,
     caught_error,
     depends_on_kept,
-    is_within_bounds,
     keeps_records,
     layer_of,
     leak_of,
+    require_bounds,
+    targets_of,
     targets_of_records,
-    undeclared_by,
     written_by,
 )
 from discreet.training.separation.kept import Moved
 from discreet.training.separation.marks import (
+    PLAIN_TENSORS,
+    fill_grown,
     marked_part,
     no_functions,
     note_writes,
     out_of_sight,
+    sizes_of,
+    storage_of,
 )
 from discreet.training.separation.operation import OPERATIONS, Operation, operation_of
 from discreet.training.separation.outcomes import Outcomes, constants_before
 from discreet.training.separation.states import (
-    FILLED,
-    NOISE,
     OWN,
     PUBLIC,
     Mixed,
@@ -63,14 +67,7 @@ from discreet.training.separation.table.operands import tensors_among, uniform
 
 __all__ = ["Proof"]
 
-_PLAIN = frozenset({Tensor, nn.Parameter, nn.Buffer})
 _IN = ", in the "
-
-
-def _generator_state() -> int:
-    """Tells which random numbers of torch come next."""
-    with no_functions(), out_of_sight():
-        return hash(torch.default_generator.get_state().numpy().tobytes())
 
 
 class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -114,24 +111,21 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.failure: str | None = None
         self.reads_allowed = False
         self.going_back = False
-        self._next_numbers: int | None = None
-        # States of the generator from which this pass has drawn; each has a number.
-        self._draws: dict[int, int] = {}
-        self._shared_draw = shared_draw
-        self._shares_draws = shares_draws
         self.error = ""
+
         self._refusal: CoupledRecords | None = None
+        self._kind: type[OneByOne] = OneByOne  # of failure
         self._names = names or {}
         self._describe = describe
-        self._kind: type[OneByOne] = OneByOne  # of failure
+
         self._books = Books(count, self._where, self._find_shared_draws)
         self.state: Callable[[Tensor], State] = self._books.state
+        self._draws = Draws(self._books, self.fail, shared_draw, all_shared=shares_draws)
         self._outcomes = Outcomes(self._books, count, self.fail)
         self._effects = Effects.of(count)
 
     def __enter__(self) -> Self:
-        if self._next_numbers is None:
-            self._next_numbers = _generator_state()
+        self._draws.begin()
         return super().__enter__()  # type: ignore[no-any-return,no-untyped-call]
 
     # --- states ---
@@ -150,6 +144,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 entry = entry.index_select(0, places.to(entry.device))
             else:
                 entry = entry.clone(memory_format=torch.contiguous_format)
+
         self._books.inner = rows.inner
         self._books.set_new(entry, rows if self.count > 1 else OWN)
         return entry
@@ -177,30 +172,19 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         with no_functions():
             state = self.state(tensor)
+
+            # Public, and still a way to treat records by their place.
             if state is PUBLIC and not uniform(tensor, rows, self.count):
                 self.fail(f"{what} has other values for other places of a batch")
+
             if is_public(state) or state == rows or state is OWN:
                 return
-            self.refuse_kept(state)
-            because = (
-                self.told(state) if isinstance(state, Mixed) else "its records are in another place"
-            )
-            first = (
-                f" (first: {self.reasons[0]})"
-                if self.reasons and because not in self.reasons[0]
-                else ""
-            )
-            self.fail(f"{what} depends on several records: {because}{first}")
 
-    def require_argument(self, tensor: Tensor, rows: Rows, operation: str) -> None:
-        """Require rows like `require_rows`; a constant must be the same for every record."""
-        with no_functions():
-            self.require_rows(tensor, rows, f"an argument of {operation}")
+            self.refuse_kept(state)
+            self.fail(f"{what} depends on several records: {self._books.cause_of(state)}")
 
     def declare(self, tensor: Tensor, state: State) -> None:
-        """Say of the result of an operation in which nobody looked, in new memory, what it depends
-        on.
-        """
+        """Note what a result in new memory depends on, of an operation in which nobody looked."""
         with no_functions():
             self._books.set_new(tensor, state)
 
@@ -209,25 +193,23 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._books.use_up_noise()
 
     def refuse_kept(self, state: State) -> None:
-        """Refuse what depends on an earlier pass or on the data set: computing records one by one
-        does not help.
-        """
+        """Refuse what depends on an earlier pass or on the data set: one by one does not help."""
         if isinstance(state, Mixed) and state.kept:
             self._refuse(depends_on_kept(state.why))
 
     def fail(self, why: str) -> None:
-        """The pass is not proved, or Python would see numbers of its one record; whoever catches
-        this.
+        """Note that the pass is not proved, or would show Python its one record, and stop it.
 
         Raises:
             OneByOne: always, but where Python may see numbers.
         """
         if self.shown:
             return
+
+        # The first failure counts, and the layer that is the cause: a reason may name it already.
         if self.failure is None:
-            self.failure = (
-                why if _IN in why else why + self._where()
-            )  # the layer that is the cause comes first
+            self.failure = why if _IN in why else why + self._where()
+
         raise self._kind(self.failure)
 
     def check(self) -> None:
@@ -238,10 +220,10 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise self._kind(self.failure)
 
     def note_error(self, operation: str) -> None:
-        """An operation on records raised an error: that tells something about a record, whoever
-        catches it.
-        """
+        """Note an error of an operation on records: it tells of a record, whoever catches it."""
         self.error = self.error or f"{operation}{self._where()}"
+
+        # The one record goes on in a process of its own, where an error may be caught.
         if self.count == 1:
             self.fail("an error")
 
@@ -261,9 +243,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._books.erase()
 
     def put_back(self) -> Moved:
-        """Public state from before the pass is again what it was; what the pass made of it is
-        returned.
-        """
+        """Put public state from before the pass back; return what the pass made of it."""
         return self._books.put_back()
 
     def _refuse(self, error: CoupledRecords) -> NoReturn:
@@ -273,6 +253,17 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _where(self) -> str:
         name = layer_of(self._names)
         return f"{_IN}{name}" if name else ""
+
+    def _find_shared_draws(self) -> None:
+        """Random numbers with an axis for records serve all of them: the pass is drawn again.
+
+        Raises:
+            SharedDraws: always, unless the pass has failed before.
+        """
+        if self.failure is None and not self._draws.all_shared:
+            self._kind = SharedDraws
+
+        self.fail("random numbers with an axis for records serve all of them")
 
     # --- the mode ---
 
@@ -287,89 +278,33 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # This runs for every operation of every pass: it is written for speed.
         with no_functions():
             operation = OPERATIONS.get(func._op) or operation_of(func)  # noqa: SLF001
-            if operation.is_view and type(args[0]) in _PLAIN:
+
+            if operation.is_view and type(args[0]) in PLAIN_TENSORS:
                 return self._viewed(func, operation, args, kwargs)
+
             if operation.draws and self.count > 1:
-                return self._drawing(func, operation, args, kwargs or {})
+                named = kwargs or {}
+                call = partial(self._followed, func, operation, args, named)
+                return self._draws.run(call, operation, args, named, going_back=self.going_back)
+
             return self._followed(func, operation, args, kwargs or {})
 
     def _followed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operation: as it ran before with arguments of these kinds, or by its rule."""
         lookup = Lookup(func._op)  # noqa: SLF001
-        if not self._is_known(lookup, args, kwargs):
+        if not lookup.enter(args, kwargs, self._books):
             return self._judged(func, operation, args, kwargs)
+
         if not lookup.secret:
             return self._public(func, operation, args, kwargs, lookup)
+
         effect = self._effects.by_key.get(tuple(lookup.key))
         if effect is not None and (
             not effect.targets or effect.applies(lookup, self._books.made_here)
         ):
             return self._repeated(func, operation, args, kwargs, lookup, effect)
+
         return self._learned(func, operation, args, kwargs, lookup)
-
-    def _drawing(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run an operation that draws random numbers, which must be new: neither those of a seed of
-        the user's, nor some that were drawn before, with which they could be compared.
-
-        A backward pass may draw again what the forward pass drew, as checkpoints of activations do.
-        What serves all records is the same in all passes of a step: how records are divided into
-        passes depends on how many there are.
-        """
-        state = _generator_state()
-        if state != self._next_numbers and not (self.going_back and state in self._draws):
-            self.fail("the loss seeds torch's generator, or sets it back")
-        number = self._draws.setdefault(state, len(self._draws))
-        try:
-            if any(isinstance(argument, torch.Generator) for argument in kwargs.values()):
-                return self._followed(func, operation, args, kwargs)  # `kept.py` sees to those
-            if self._serves_all(args, kwargs):
-                with self._shared_draw(number):
-                    out = self._followed(func, operation, args, kwargs)
-                torch.rand(())  # every draw has a state of its own, so that it can be repeated
-                self._publish(operation, args, kwargs, out)
-                return out
-            out = self._followed(func, operation, args, kwargs)
-            if any(self.state(result) in (PUBLIC, FILLED) for result in tensors_among(out)):
-                self._find_shared_draws()
-            return out
-        finally:
-            self._next_numbers = _generator_state()
-
-    def _serves_all(self, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Whether a draw looks at no record, and has no axis for records (or none that counts)."""
-        things = [*args, *kwargs.values()]
-        tensors = tensors_among(things)
-        if not all(type(tensor) in _PLAIN and is_public(self.state(tensor)) for tensor in tensors):
-            return False
-        shapes = [thing for thing in things if isinstance(thing, (list, tuple))]
-        shapes += [tensor.shape for tensor in tensors]
-        sizes = [size for shape in shapes for size in shape if isinstance(size, int)]
-        return self._shares_draws or all(size % self.count for size in sizes)
-
-    def _publish(self, operation: Operation, args: Any, kwargs: dict[str, Any], out: Any) -> None:
-        """Mark what a draw for all records has given or written."""
-        written = written_by(operation, arguments_of(operation, args, kwargs))
-        for tensor in [*tensors_among(out), *written]:
-            if self.state(tensor) is NOISE:
-                self._books.publish(tensor)
-
-    def _find_shared_draws(self) -> None:
-        """Random numbers with an axis for records serve all of them: the pass is drawn again.
-
-        Raises:
-            SharedDraws: always, unless the pass has failed before.
-        """
-        if self.failure is None and not self._shares_draws:
-            self._kind = SharedDraws
-        self.fail("random numbers with an axis for records serve all of them")
-
-    def _is_known(self, lookup: Lookup, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Enter all arguments into a key; whether they are of kinds that a key can tell apart."""
-        things = (*args, *kwargs, *kwargs.values()) if kwargs else args
-        try:
-            return lookup.add(things, self._books.number, self._books.meet)
-        except (NotImplementedError, RuntimeError):  # sparse and the like have no storage
-            return False
 
     def _viewed(
         self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any] | None
@@ -382,18 +317,21 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except Exception:
             self._raised(operation, [source])
             raise
+
         views = (out,) if type(out) is Tensor else out
         try:
             storage = source.untyped_storage()
             for view in views:
+                # A copy, whatever the schema says.
                 if view.untyped_storage() is not storage:
                     break
                 if view.dtype is not source.dtype:
                     self._books.retype(storage)
             else:
                 return out
-        except (NotImplementedError, RuntimeError):
+        except (NotImplementedError, RuntimeError):  # without a storage there are no marks
             pass
+
         return self._outcomes.settle(operation, arguments_of(operation, args, kwargs or {}), out)
 
     def _public(
@@ -401,67 +339,71 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """An operation on public tensors alone: its results are public too."""
         content = lookup.public_content(operation)
+
+        # Random numbers that are read as a whole: they are the records' own from now on, where
+        # there is an axis for records, or known to everybody.
         if content is PUBLIC and lookup.noise:
             if self._books.assign_noise(lookup.tensors):
                 return self._judged(func, operation, args, kwargs)
             self._books.use_up_noise()
-        targets: list[Tensor] = []
-        if operation.written or operation.undeclared:
-            arguments = arguments_of(operation, args, kwargs)
-            targets = [*written_by(operation, arguments), *undeclared_by(operation, arguments)]
-            self._books.save(targets)
-        sizes = sizes_of(targets) if operation.is_geometry else []
-        out = func._op(*args, **kwargs)  # noqa: SLF001
-        fill_grown(targets, sizes)
-        for result in (out,) if type(out) is Tensor else tensors_among(out):
-            self._books.fresh(result, content, operation)
-        for target in targets:
-            self._books.overwrite(target, content)
-        note_writes(map(marked_part, targets))
-        return out
+
+        return self._outcomes.run_public(func, operation, args, kwargs, content)
 
     # --- one call, judged by its rule ---
 
     def _judged(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operation, and ask its rule what it made of the states of its arguments."""
         inputs = tensors_among((args, kwargs))
         self._refuse_kinds(operation, inputs)
         states = {id(tensor): self.state(tensor) for tensor in inputs}
-        generators = [
-            argument
-            for argument in (*args, *kwargs.values())
-            if isinstance(argument, torch.Generator)
-        ]
+
+        generators = generators_among(args, kwargs)
         for generator in generators:
             self._books.save_generator(generator)
+
         if all(map(is_public, states.values())):
             lookup = Lookup(func)
             lookup.secret_numbers = not generators
             return self._public(func, operation, args, kwargs, lookup)
-        if self.count > 1 and generators:
+
+        if generators and self.count > 1:
             self.fail(
                 f"{operation.full_name} draws for records from a generator of the user's own, "
                 "which others may know"
             )
+
+        # torch takes it apart, and this mode sees the parts.
         if operation.composite:
             with self:
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
                 return out
+
+        # Before it runs: it may be written in Python.
         if operation.custom and operation.rule is None:
-            # Before it runs: it may be written in Python.
             self.fail(f"{operation.full_name} has no rule")
+
+        return self._ruled(func, operation, args, kwargs, states)
+
+    def _ruled(
+        self,
+        func: Any,
+        operation: Operation,
+        args: Any,
+        kwargs: dict[str, Any],
+        states: dict[int, State],
+    ) -> Any:
+        """Run an operation on records, between the checks before it and its rule after it."""
         arguments = arguments_of(operation, args, kwargs)
         self._check_exits(operation, arguments, states)
+
         written = written_by(operation, arguments)
         constants = constants_before(written, states)
         sizes = sizes_of(written) if operation.is_geometry else []
-        try:
-            self._require_bounds(operation, args, kwargs)
-            out = func._op(*args, **kwargs)  # noqa: SLF001
-        except Exception:
-            self._raised(operation, inputs)
-            raise
-        note_writes(map(marked_part, [*written, *undeclared_by(operation, arguments)]))
+
+        out = self._executed(func, operation, args, kwargs)
+
+        note_writes(map(marked_part, targets_of(operation, arguments)))
         fill_grown(written, sizes)
         return self._outcomes.settle(operation, arguments, out, states, constants)
 
@@ -472,29 +414,24 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         it could be taken later.
         """
         leak = leak_of(operation, arguments, states)
-        if leak is not None and not (self.reads_allowed and not operation.gives_tensors):
+        may_read = self.reads_allowed and not operation.gives_tensors
+        if leak is not None and not may_read:
+            # What was kept from before is refused for good, and not computed one by one.
             for state in states.values():
                 self.refuse_kept(state)
             self.fail(f"{operation.full_name} {leak}")
+
         for target in targets_of_records(operation, arguments, states):
             if not self._books.made_here(target.untyped_storage()):
-                place = self._describe(target)
-                self._refuse(
-                    keeps_records(f"{operation.full_name}, which writes", place, self._where())
-                )
-
-    def _require_bounds(self, operation: Operation, args: Any, kwargs: dict[str, Any]) -> None:
-        if operation.bounded is not None and not is_within_bounds(
-            operation, arguments_of(operation, args, kwargs)
-        ):
-            raise IndexError(f"an index of {operation.full_name} is out of range")
+                what, place = f"{operation.full_name}, which writes", self._describe(target)
+                self._refuse(keeps_records(what, place, self._where()))
 
     def _refuse_kinds(self, operation: Operation, inputs: list[Tensor]) -> None:
+        """Fail the pass at tensors with code of their own, or without plain memory to mark."""
         for tensor in inputs:
-            if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
-                self.fail(
-                    f"{operation.full_name} meets a tensor of another kind, {type(tensor).__name__}"
-                )
+            kind = type(tensor)
+            if kind not in PLAIN_TENSORS or tensor.layout is not torch.strided:
+                self.fail(f"{operation.full_name} meets a tensor of another kind, {kind.__name__}")
 
     def _raised(self, operation: Operation, inputs: list[Tensor]) -> None:
         """An error of an operation on records tells something about a record."""
@@ -510,23 +447,15 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = [storage._separation for storage in lookup.storages]  # noqa: SLF001
         self._books.looked = False
         self._books.news.clear()
+
         out = self._judged(func, operation, args, kwargs)
-        if (
-            self._books.looked
-            or operation.composite
-            or not operation.gives_tensors
-            or operation.is_geometry
-        ):
-            return out
-        if operation.uninitialised or operation.custom:
-            # Its memory is filled with zeros each time; the rule of a user may go by floats.
-            return out
-        written = written_by(operation, arguments_of(operation, args, kwargs))
-        effect = Effect.observed(
-            lookup, before, tensors_among(out), written, list(self._books.news)
-        )
-        if effect is not None:
-            self._effects.remember(lookup, effect)
+
+        # Values of public tensors are not in the key: what went by them is judged each time.
+        if not self._books.looked and can_be_repeated(operation):
+            written = written_by(operation, arguments_of(operation, args, kwargs))
+            reasons = list(self._books.news)
+            self._effects.learn(lookup, before, tensors_among(out), written, reasons)
+
         return out
 
     def _repeated(
@@ -542,33 +471,29 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = self._executed(func, operation, args, kwargs)
         if effect.targets:
             note_writes(lookup.storages[target.place] for target in effect.targets)
+
+        # Nearly all operations: one new result. What `Books.set` does, without a call.
         simple = effect.simple
         if simple is not None and type(out) is Tensor and simple.fits(out):
             storage: Any = out.untyped_storage()
             storage._separation = (self._books.number, simple.content, True)  # noqa: SLF001
             self._books.secret.append(ref(storage))
             return out
+
+        # Anything that is not as it was then is judged by the rule after all.
         results = (out,) if type(out) is Tensor else tensors_among(out)
         if not effect.fits(results, lookup.storages):
             return self._outcomes.settle(operation, arguments_of(operation, args, kwargs), out)
-        self._mark(results, lookup, effect)
+
+        effect.put(results, lookup, self._books)
         return out
 
     def _executed(self, func: Any, operation: Operation, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operation on records; note an error of it."""
         try:
             if operation.bounded is not None:
-                self._require_bounds(operation, args, kwargs)
+                require_bounds(operation, arguments_of(operation, args, kwargs))
             return func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
         except Exception:
             self._raised(operation, tensors_among((args, kwargs)))
             raise
-
-    def _mark(self, results: Sequence[Tensor], lookup: Lookup, effect: Effect) -> None:
-        """Put the marks that an operation left on its results and on what it wrote."""
-        for result, expected in zip(results, effect.results, strict=True):
-            if expected is not None:
-                self._books.set(result.untyped_storage(), expected.content)
-        for place, content in effect.writes:
-            self._books.set(lookup.storages[place], content)
-        for why in effect.reasons:
-            self._books.tell(why)

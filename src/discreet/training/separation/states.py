@@ -9,9 +9,9 @@
 
 Records keep their order: along the axis of `Rows`, each record comes `inner` times in a row, and
 all of them `outer` times over. (B, T) flattened is inner T, (T, B) flattened is outer T. A tensor
-that holds some of the records, or all of them in
-another order, is `Mixed`: what is done to it could depend on a record's place, and places change
-(docs/proofs/sums.md, section 3). Such passes are computed record by record.
+that holds some of the records, or all of them in another order, is `Mixed`: what is done to it
+could depend on a record's place, and places change (docs/proofs/sums.md, section 3). Such passes
+are computed record by record.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
     "SharedDraws",
     "State",
     "Stumbled",
+    "is_kept",
     "is_public",
     "worst_of",
 ]
@@ -68,6 +69,8 @@ class _Named:
         return self._name
 
 
+# Claims about bits: two passes in which a record and everything public are the same give the same
+# bits there. PUBLIC implies every `Rows`, and everything implies `Mixed`.
 PUBLIC = _Named("PUBLIC")
 NOISE = _Named("NOISE")
 FILLED = _Named("FILLED")
@@ -138,21 +141,26 @@ def worst_of(states: Iterable[State]) -> State:
     """What depends on all of these: what was kept from before comes first, then `Mixed`, `OWN`,
     `Rows`, public.
     """
-    worst: State = PUBLIC
-    for state in states:
-        if _rank(state) > _rank(worst):
-            worst = state
-    return worst
+    return max((PUBLIC, *states), key=_rank)
 
 
 def _rank(state: State) -> int:
+    # What was kept is worst: computing records one by one helps against all but that.
     if isinstance(state, Mixed):
         return 4 if state.kept else 3
+
     if isinstance(state, Rows):
         return 1
+
+    # PUBLIC, NOISE and FILLED are alike here.
     return 2 if state is OWN else 0
 
 
 def is_public(state: State) -> bool:
     """Whether a tensor in this state depends on no record."""
     return state is PUBLIC or state is NOISE or state is FILLED
+
+
+def is_kept(state: State) -> bool:
+    """Whether a tensor depends on what an earlier pass kept, or on the data set's own memory."""
+    return isinstance(state, Mixed) and state.kept

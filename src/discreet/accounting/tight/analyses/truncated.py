@@ -133,7 +133,7 @@ class Mixture:
 
     def cells(self, edges: FloatArray) -> Cells:
         """Weighted sums of the cells of the parts, rounded outward."""
-        # The index of the part is shown, so the curves add up (lemma 1 of docs/proofs/truncated.md).
+        # The index of the part is shown, so curves add up (lemma 1 of docs/proofs/truncated.md).
         possible = [part for part in self.parts if part.weight > 0.0]
         cells = [part.direction.cells(edges) for part in possible]
         weights = [part.weight for part in possible]

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from discreet.training.separation.marks import out_of_sight
-from discreet.training.separation.memory import memory_for, seen_in
+from discreet.training.separation.marks import memory_for, out_of_sight, seen_in
 from discreet.training.separation.states import Rows, State
 from discreet.training.separation.table.operands import Operands, Rule, Unknown, require, rules_for
 

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias, final
 import torch
 from torch import Tensor
 
-from discreet.training.separation.marks import out_of_sight
-from discreet.training.separation.memory import memory_for, seen_in
+from discreet.training.separation.marks import memory_for, out_of_sight, seen_in
 from discreet.training.separation.states import FILLED, NOISE, PUBLIC, Mixed, Rows, State, is_public
 
 __all__ = [
