@@ -288,7 +288,7 @@ def _state(tensor: Tensor) -> tuple[int, int]:
 
 @final
 class _Buffers:
-    """The buffers of a model, and copies of them, for trials: a proof puts back what it has seen."""
+    """Buffers of a model, and copies of them, for trials: a proof puts back what it has seen."""
 
     __slots__ = ("_before",)
 

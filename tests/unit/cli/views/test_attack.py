@@ -7,7 +7,8 @@ import pytest
 
 import discreet as dp
 from discreet.accounting import hit_rate, profile_of
-from discreet.cli.views.attack import FALSE_POSITIVES, attack
+from discreet.cli.views.attack import attack
+from discreet.report.facts.curves import FALSE_POSITIVES
 from support.reports import INFO as REPORTED
 
 INFO = replace(REPORTED, groups=("g",))

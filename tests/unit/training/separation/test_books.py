@@ -10,7 +10,7 @@ from discreet.training.separation.states import NOISE, PUBLIC, Mixed, Rows
 
 @pytest.fixture
 def books() -> Books:
-    return Books(4, lambda: " in the layer '1'")
+    return Books(4, lambda: " in the layer '1'", lambda: None)
 
 
 def secret(books: Books) -> Tensor:
@@ -35,7 +35,7 @@ def test_views_show_where_records_are_in_their_memory(books: Books) -> None:
 
 def test_what_an_earlier_pass_made_of_records_is_kept_and_never_public(books: Books) -> None:
     tensor = secret(books)
-    later = Books(4, lambda: "")
+    later = Books(4, lambda: "", lambda: None)
     state = later.state(tensor)
     assert isinstance(state, Mixed)
     assert state.kept
@@ -44,7 +44,7 @@ def test_what_an_earlier_pass_made_of_records_is_kept_and_never_public(books: Bo
 def test_what_an_earlier_pass_made_of_public_things_stays_public(books: Books) -> None:
     constant = torch.zeros(3)
     assert books.set_new(constant, PUBLIC)
-    assert Books(4, lambda: "").state(constant) is PUBLIC
+    assert Books(4, lambda: "", lambda: None).state(constant) is PUBLIC
 
 
 def test_reasons_are_told_once_with_the_layer(books: Books) -> None:

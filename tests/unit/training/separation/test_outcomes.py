@@ -50,7 +50,7 @@ def broken(error: Exception | None, states: object = None) -> Callable[[Operands
 )
 def test_a_rule_that_is_wrong_proves_nothing(rule: Callable[[Operands], Any], words: str) -> None:
     """Called by itself: what operations do is remembered for the whole process."""
-    outcomes = Outcomes(Books(B, lambda: ""), B, lambda _: None)
+    outcomes = Outcomes(Books(B, lambda: "", lambda: None), B, lambda _: None)
     (state,) = outcomes._by_rule(
         operation_of(torch.ops.aten.cumsum.default), rule, {"self": X}, {id(X): Rows(0)}, [X], {}
     )
