@@ -191,8 +191,8 @@ def mark_tensors_of(dataset: Any, public: Iterable[Tensor] = ()) -> None:
     """
     # By memory: a data set may hold views of the model's tensors.
     left_out = set(map(_storage, filter(_is_strided, public)))
-    for tensor in filter(_is_strided, tensors_of(dataset)):
-        if _storage(tensor) not in left_out:
+    for tensor in tensors_of(dataset):
+        if not _is_strided(tensor) or _storage(tensor) not in left_out:
             marks.mark_dataset(tensor)
 
 

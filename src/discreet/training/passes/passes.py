@@ -142,7 +142,7 @@ class Passes:
         trial = saved is not None
         self.traces.begin_numbers()
 
-        with self._watched(proof, restore=trial) as noting:
+        with self._watched(proof, loss, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
             with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
                 with tape:
@@ -170,9 +170,11 @@ class Passes:
     ) -> None:
         """At the end of a pass: what enters the sums is still what was proved."""
         # Errors first, also those of the backward pass: caught, they must not become "one by one".
+        proof.end_draws()
         proof.refuse_caught_errors()
         proof.check()
         uses.require_untouched()
+        proof.require_unmoved(statistics.values())
 
         # Moments of batch normalisation were computed out of sight, each from its own record.
         noted = noting.statistics()
@@ -196,27 +198,36 @@ class Passes:
 
     @contextmanager
     def _watched(
-        self, proof: Proof, *, restore: bool = False, augmenting: bool = False
+        self,
+        proof: Proof,
+        function: Callable[..., Any],
+        *,
+        restore: bool = False,
+        augmenting: bool = False,
     ) -> Iterator[Noting]:
         """For the time of a pass: nothing of its records stays in the model or in memory that was
         there before.
 
         Args:
             proof: of the pass.
+            function: of the user, which runs.
             restore: whether this is a trial on made-up records, which leaves no trace.
             augmenting: whether an augmentation runs, and no loss.
         """
         # Before anything is computed: also what a pass made that fails is erased (T09).
         if not restore:
             self.traces.unerased.append(proof)
+        numbers = torch.default_generator.get_state()
 
         try:
-            with self._circumstances(proof, restore=restore) as (noting, moved):
+            with self._circumstances(proof, function, restore=restore) as (noting, moved):
                 yield noting
         except BaseException:
             # Now, not with the sums: processes of records begin with what there is.
             if not restore:
                 self.traces.erase()
+            # A seed of the user's must not decide what single records draw afterwards.
+            torch.default_generator.set_state(numbers)
             raise
         finally:
             memory = proof.put_back()
@@ -225,21 +236,30 @@ class Passes:
         self.traces.note(moved, augmenting=augmenting, trial=restore)
 
     @contextmanager
-    def _circumstances(self, proof: Proof, *, restore: bool) -> Iterator[tuple[Noting, Moved]]:
+    def _circumstances(
+        self, proof: Proof, function: Callable[..., Any], *, restore: bool
+    ) -> Iterator[tuple[Noting, Moved]]:
         """A pass and its proof; errors of the proof come before all others."""
         with (
             self._batch_norm.noting(self._names) as noting,
             torch.enable_grad(),
             plain_forward(
-                self._model, restore=restore, trained=self._parameters, several=proof.count > 1
+                self._model,
+                restore=restore,
+                trained=self._parameters,
+                several=proof.count > 1,
+                function=function,
             ) as moved,
         ):
             try:
                 with proving(proof), proof:
-                    yield noting, moved
-
+                    # From the beginning: the modes are off while they judge an operation.
                     if not restore:
                         self.traces.hold_finalizers()
+                    yield noting, moved
+            except WrongGuess:  # the pass is tried again without the guess
+                refuse_kept(self._model)
+                raise
             except OneByOne:
                 refuse_kept(self._model)  # one by one it would be kept, too
                 proof.check()  # what failed first: the reason that users are told
@@ -312,7 +332,7 @@ class Passes:
         rows = begun(batch, lambda tensor: proof.begin(tensor, Rows(0)), strict=False)
         _refuse_objects(proof, batch)
 
-        with self._watched(proof, restore=trial) as noting:
+        with self._watched(proof, loss, restore=trial) as noting:
             mode = Alone(proof, noting, steady=trial)
             with mode:  # also when graphs are let go of: finalizers run then
                 gradients, statistics = self._computed(loss, rows, copies, noting)
@@ -442,14 +462,16 @@ class Passes:
         if records > 1:
             self.traces.begin_numbers()
 
-        with self._watched(proof, augmenting=True), torch.no_grad():
+        with self._watched(proof, augment, augmenting=True), torch.no_grad():
             with Doors(proof):
                 # In the pass: a mapping of the user's own may look at numbers.
                 out = mapped(augment(entries), lambda leaf: leaf)
 
+            proof.end_draws()
             proof.refuse_caught_errors()
             proof.check()
             check_rows(out, records * copies)
+            proof.require_unmoved(tensors_in(out))
             for tensor in tensors_in(out):
                 proof.require_rows(tensor, placement, "the augmentation")
 

@@ -39,7 +39,7 @@ from discreet.errors import ModelError
 from discreet.training.data.seeding import shared_numbers, shared_seed
 from discreet.training.passes.replaced import Replaced
 from discreet.training.passes.scripted import unseen_in
-from discreet.training.separation.kept import Attributes, Moved, modules_of
+from discreet.training.separation.kept import Attributes, Moved, modules_near, modules_of
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
 
@@ -55,6 +55,7 @@ def plain_forward(
     restore: bool = True,
     trained: Mapping[str, Tensor] | None = None,
     several: bool = True,
+    function: Callable[..., Any] | None = None,
 ) -> Iterator[Moved]:
     """The circumstances of a pass over a model; what it made of attributes, when it has ended.
 
@@ -66,6 +67,7 @@ def plain_forward(
         trained: the parameters that require a gradient, by leaf, where they are known.
         several: whether the pass is over several records. One by itself decides for nobody else:
             masks are passed as its model likes.
+        function: of the user, which runs.
 
     Raises:
         ModelError: the pass wrote into a parameter or its gradient, past clipping and noise
@@ -73,7 +75,8 @@ def plain_forward(
     """
     parameters = _trained(model) if trained is None else trained
     untouched = _Untouched(parameters)
-    attributes, moved = Attributes(model), Moved()
+    # A loss or a criterion may be a module, and count its calls as a layer can.
+    attributes, moved = Attributes([*modules_of(model), *modules_near(function)]), Moved()
 
     # In earnest, the proof of the pass puts back what was written into memory from before it.
     buffers = _Buffers(model) if restore else None
@@ -422,6 +425,13 @@ def _refuse_mode(mode: Any) -> None:
         proof.fail("a dispatch mode of the loss's own sees records")
 
 
+def _refuse_swap(*_: Any, **__: Any) -> None:
+    """Tensors that change places are not put back after the pass: no operation has written."""
+    proof = _proof_here()
+    if proof is not None:
+        proof.fail("tensors change places")
+
+
 # One function for several names of the same.
 _start_new_thread, _to_dlpack = _checked_by(_refuse_threads), _checked_by(_refuse_export)
 
@@ -438,6 +448,7 @@ _REPLACED = Replaced(
         (torch._C.ScriptMethod, "__call__", _checked_by(_refuse_scripted)),  # noqa: SLF001
         (saved_tensors_hooks, "__enter__", _checked_by(_refuse_saving)),
         (TorchDispatchMode, "__enter__", _checked_by(_refuse_mode)),
+        (torch._C, "_swap_tensor_impl", _checked_by(_refuse_swap)),  # noqa: SLF001
         (dlpack, "to_dlpack", _to_dlpack),
         (torch, "to_dlpack", _to_dlpack),
         (torch._C, "_to_dlpack", _to_dlpack),  # noqa: SLF001  (what the others are)

@@ -213,7 +213,9 @@ class Uses:
                 # No gradient came back where the loss does not depend on a result.
                 if use.factor is not None:
                     use.lifted = list(use.value.lift(use.factor))
-                    self.watch(tensor for *_, factor in use.lifted for tensor in tensors_of(factor))
+                    parts = [part for *_, factor in use.lifted for part in tensors_of(factor)]
+                    self.proof.require_unmoved(parts)
+                    self.watch(parts)
                 use.value = use.value.without_graph()
 
     def require_untouched(self) -> None:

@@ -11,12 +11,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor
 
 from discreet.training.factors.factors import Dense, Factor, Lookups, wide
+from discreet.training.separation.states import OneByOne
 
 __all__ = [
     "Derived",
@@ -102,6 +103,10 @@ class Derived:
     def lift(self, factor: Factor) -> _Lifted:
         if not factor.records:
             return
+
+        # Nobody looks while gradients go back here: code of the user's must not run.
+        if _runs_python(self.tensor):
+            raise OneByOne("a weight is computed by a function with a backward pass in Python")
 
         # Going back is linear in the gradient, with coefficients that no record has met: so each
         # row of the result is its own record's (docs/proofs/separation.md, section 2).
@@ -204,3 +209,18 @@ def _reach(tensor: Tensor) -> int | None:
         reach += stride * (size - 1)
 
     return reach
+
+
+def _runs_python(tensor: Tensor) -> bool:
+    """Whether the graph of a tensor has a node whose backward pass is written in Python."""
+    nodes: list[Any] = [tensor.grad_fn]
+    met: set[Any] = {None}
+
+    for node in nodes:  # grows meanwhile
+        if node not in met:
+            met.add(node)
+            if isinstance(node, torch._C._FunctionBase):  # noqa: SLF001  (of autograd.Function)
+                return True
+            nodes += [source for source, _ in node.next_functions]
+
+    return False

@@ -132,6 +132,16 @@ class Books:
         mark: Mark | None = getattr(storage, "_separation", None)
         return mark is not None and mark[0] == self.number and mark[2]
 
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in memory of this pass."""
+        return self.made_here(marked_part(tensor))
+
+    def moves(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in public memory from before the pass that the pass writes into: it
+        is put back when the pass ends.
+        """
+        return id(marked_part(tensor)) in self.memory
+
     # --- reasons ---
 
     def mixed(self, why: str) -> Mixed:

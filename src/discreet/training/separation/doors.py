@@ -197,7 +197,11 @@ _KNOWN = frozenset(
 )
 # Tensors of other classes have doors of their own; functions are called in backward passes, in
 # which the mode is on, or refused by name.
-_WITHOUT_CODE = (Tensor, type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+_WITHOUT_CODE = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+_TORCHS_OWN_ANSWERS = (
+    Tensor.__torch_function__,
+    nn.Parameter.__torch_function__,
+)
 
 
 class Doors(TorchFunctionMode):
@@ -427,6 +431,10 @@ def _are_known(things: Iterable[Any]) -> bool:
     for thing in things:
         kind = type(thing)
         if kind in _KNOWN or kind.__module__ == "numpy" or isinstance(thing, _WITHOUT_CODE):
+            continue
+
+        # A class of tensors that answers functions of torch itself has code of its own.
+        if issubclass(kind, Tensor) and kind.__torch_function__ in _TORCHS_OWN_ANSWERS:
             continue
 
         if kind is slice:

@@ -29,6 +29,8 @@ from discreet.training.separation.table.operands import tensors_among
 
 __all__ = ["Draws", "generators_among"]
 
+_SET_BACK = "the loss seeds torch's generator, or sets it back"
+
 
 def _generator_state() -> int:
     """Tells which random numbers of torch come next."""
@@ -40,6 +42,13 @@ def generators_among(args: Any, kwargs: dict[str, Any]) -> list[torch.Generator]
     """Generators of the user's own that an operation is given to draw from."""
     arguments = (*args, *kwargs.values())
     return [argument for argument in arguments if isinstance(argument, torch.Generator)]
+
+
+def _sizes(args: Any, kwargs: dict[str, Any]) -> list[int]:
+    """Sizes of axes among the arguments of a draw."""
+    things = [*args, *kwargs.values()]
+    shapes = [tensor.shape for tensor in tensors_among(things)]
+    return [*_numbers_in(things), *_numbers_in(shapes)]
 
 
 def _numbers_in(things: Iterable[Any]) -> list[int]:
@@ -64,7 +73,16 @@ class Draws:
         all_shared: as it was given.
     """
 
-    __slots__ = ("_books", "_fail", "_next", "_numbers", "_shared_draw", "all_shared")
+    __slots__ = (
+        "_after_forward",
+        "_books",
+        "_drawn",
+        "_fail",
+        "_next",
+        "_numbers",
+        "_shared_draw",
+        "all_shared",
+    )
 
     def __init__(
         self,
@@ -81,6 +99,8 @@ class Draws:
         self._next: int | None = None  # where the generator must stand at the next draw
         # States of the generator from which this pass has drawn; each has a number.
         self._numbers: dict[int, int] = {}
+        self._drawn: set[tuple[object, ...]] = set()  # states, and what was drawn there
+        self._after_forward: int | None = None  # where the generator stood
 
     def begin(self) -> None:
         """Note where torch's generator stands when the pass is entered for the first time."""
@@ -109,9 +129,13 @@ class Draws:
         state = _generator_state()
 
         # A backward pass may draw again what the forward pass drew: checkpoints of activations do.
-        is_repeated = going_back and state in self._numbers
-        if state != self._next and not is_repeated:
-            self._fail("the loss seeds torch's generator, or sets it back")
+        # With other sizes, numbers of one record would go to another.
+        drawn = (state, operation.full_name, *_sizes(args, kwargs))
+        if going_back and self._after_forward is None:
+            self._after_forward = self._next
+        if state != self._next and not (going_back and drawn in self._drawn):
+            self._fail(_SET_BACK)
+        self._drawn.add(drawn)
 
         # A draw that is repeated has its number again, and so the same numbers.
         number = self._numbers.setdefault(state, len(self._numbers))
@@ -135,6 +159,13 @@ class Draws:
         finally:
             self._next = _generator_state()
 
+    def end(self) -> None:
+        """Fail the pass unless the generator stands where the pass has left it, or where the
+        forward pass had, to which checkpoints of activations return.
+        """
+        if _generator_state() not in (self._next, self._after_forward):
+            self._fail(_SET_BACK)
+
     def _serves_all(self, args: Any, kwargs: dict[str, Any]) -> bool:
         """Whether a draw looks at no record, and has no axis for records (or none that counts)."""
         things = [*args, *kwargs.values()]
@@ -144,8 +175,7 @@ class Draws:
             return False
 
         # An axis that is a multiple of the records may be theirs.
-        sizes = [*_numbers_in(things), *_numbers_in([tensor.shape for tensor in tensors])]
-        return self.all_shared or all(size % self._books.count for size in sizes)
+        return self.all_shared or all(size % self._books.count for size in _sizes(args, kwargs))
 
     def _is_plain_and_public(self, tensor: Tensor) -> bool:
         return type(tensor) in PLAIN_TENSORS and is_public(self._books.state(tensor))

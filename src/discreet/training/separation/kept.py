@@ -10,6 +10,7 @@ Numbers of Python are not looked at: nothing of a record becomes one but by a do
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -28,6 +29,7 @@ __all__ = [
     "Attributes",
     "Moved",
     "attributes_of",
+    "modules_near",
     "modules_of",
     "refill",
     "refuse_kept",
@@ -45,10 +47,13 @@ _ATOMS = frozenset(
 OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes that every module has: registers, which are looked at by themselves, and hooks."""
 
+_REGISTERS_AND_HOOKS = OF_TORCH - {"training"}
+
 _Assigned: TypeAlias = tuple[dict[str, Any], str, Any]
 """The attributes of a module, the name of one of them, and its value."""
 
 _ABSENT = object()
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset, deque})
 _NONE: Mapping[str, Any] = {}
 
@@ -68,6 +73,34 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
                 met.add(id(child))
                 modules.append(child)
 
+    return modules
+
+
+def modules_near(function: Any, depth: int = 2) -> list[nn.Module]:
+    """The modules that a function has at hand, and theirs: itself, what it is bound to, what its
+    closure, its defaults and the arguments of a partial hold, globals that it names.
+
+    Args:
+        function: of the user, or None.
+        depth: how many functions there may be on the way, one within the closure of the other.
+    """
+    at_hand: list[Any] = [function, getattr(function, "__self__", None)]
+    if isinstance(function, functools.partial):
+        at_hand += [function.func, *function.args, *function.keywords.values()]
+    else:
+        # An empty cell is one to which nothing was assigned yet; only such are equal to a new one.
+        cells = getattr(function, "__closure__", None) or ()
+        at_hand += [cell.cell_contents for cell in cells if cell != types.CellType()]
+        at_hand += getattr(function, "__defaults__", None) or ()
+        names = getattr(getattr(function, "__code__", None), "co_names", ())
+        at_hand += [getattr(function, "__globals__", _NONE).get(name) for name in names]
+
+    modules: list[nn.Module] = []
+    for thing in at_hand:
+        if isinstance(thing, nn.Module):
+            modules += modules_of(thing)
+        elif depth and thing is not function and isinstance(thing, _FUNCTIONS):
+            modules += modules_near(thing, depth - 1)
     return modules
 
 
@@ -234,20 +267,20 @@ def _refusal(model: nn.Module, module: nn.Module, place: str) -> CoupledRecords:
 
 @final
 class Attributes:
-    """The attributes of a model's modules before a pass.
+    """The attributes of modules before a pass.
 
     Args:
-        model: of the user.
+        modules: of the user: those of the model, and those that the loss has at hand.
     """
 
     __slots__ = ("_before",)
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
         self._before: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
-        for module in modules_of(model):
+        for module in modules:
             attributes = module.__dict__
-            registers = (attributes.get("_parameters"), attributes.get("_buffers"))
+            registers = [attributes.get(name) for name in ("_parameters", "_buffers", "_modules")]
 
             for entries in (attributes, *registers):
                 if isinstance(entries, dict):  # those of torch.jit are in C++
@@ -265,7 +298,7 @@ class Attributes:
             if len(entries) == len(before) and all(map(is_, entries.values(), before.values())):
                 continue
 
-            for name in {**before, **entries}.keys() - OF_TORCH:
+            for name in {**before, **entries}.keys() - _REGISTERS_AND_HOOKS:
                 value, earlier = entries.get(name, _ABSENT), before.get(name, _ABSENT)
                 if value is not earlier:
                     changes.append((entries, name, value))

@@ -146,9 +146,23 @@ def mark_dataset(tensor: Tensor) -> None:
     """Say that a tensor is memory of the data set, or of a batch that was made of it: in a pass it
     is nobody's own.
     """
-    if tensor.layout is torch.strided:
-        storage: Any = tensor.untyped_storage()
-        storage._separation = (0, _DATASET, False)  # noqa: SLF001
+    for part in (tensor, *_parts_in_memory(tensor)):
+        carrier: Any = marked_part(part)
+        carrier._separation = (0, _DATASET, False)  # noqa: SLF001
+
+
+def _parts_in_memory(tensor: Tensor) -> list[Tensor]:
+    """The tensors of which a sparse or a jagged one is made; nothing for others."""
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]  # noqa: SLF001  (also before they are sorted)
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    if tensor.layout is torch.jagged:
+        jagged: Any = tensor
+        return [jagged.values(), jagged.offsets()]
+    return []
 
 
 @cache

@@ -81,10 +81,17 @@ class Outcomes:
         content: Content,
     ) -> Any:
         """Run an operation on public tensors alone, of which comes this content."""
+        # It may be written in Python, and read what it likes while no mode looks.
+        if operation.custom and operation.rule is None:
+            self._fail(f"{operation.full_name} has no rule")
+
         # State from before the pass is put back after it: public state moves once a step.
         targets: list[Tensor] = []
         if operation.written or operation.undeclared:
             targets = targets_of(operation, arguments_of(operation, args, kwargs))
+            # What is put back after a pass are the bytes of a memory, not who lies where in it.
+            if operation.is_geometry and not all(map(self._books.holds, targets)):
+                self._fail(f"{operation.full_name} changes a tensor from before the pass")
             self._books.save(targets)
 
         sizes = sizes_of(targets) if operation.is_geometry else []

@@ -14,7 +14,7 @@ What an operation did is remembered under everything that its rule could read (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NoReturn, Self
@@ -187,6 +187,27 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Note what a result in new memory depends on, of an operation in which nobody looked."""
         with no_functions():
             self._books.set_new(tensor, state)
+
+    def require_unmoved(self, tensors: Iterable[Tensor]) -> None:
+        """Fail the pass if one of these lies in public memory that the pass has changed, and which
+        is put back before the sums are made.
+
+        Raises:
+            OneByOne: one of them does.
+        """
+        with no_functions():
+            if any(map(self._books.moves, tensors)):
+                self.fail("what a pass gives lies in state that it changes")
+
+    def end_draws(self) -> None:
+        """Fail the pass if torch's generator does not stand where the draws of the pass have left
+        it: the next pass would begin with numbers that somebody has chosen.
+
+        Raises:
+            OneByOne: it stands elsewhere.
+        """
+        if self.count > 1:
+            self._draws.end()
 
     def use_up_noise(self) -> None:
         """Random numbers of the pass were read: from now on those are told by their places."""

@@ -185,7 +185,7 @@ def test_modules_of_torch_jit_are_looked_at(compiled: Any) -> None:
     model = nn.Sequential(body, nn.ReLU())
     assert len(modules_of(model)) == len(list(model.modules()))
     refuse_kept(model)
-    Attributes(model).put_back()
+    Attributes(modules_of(model)).put_back()
 
 
 def test_what_a_failed_pass_kept_is_taken_off() -> None:
@@ -199,7 +199,7 @@ def test_what_a_failed_pass_kept_is_taken_off() -> None:
     model = Net(keep)
     model.old = "before"
     seen, frozen = model.get_buffer("seen"), model.frozen
-    attributes = Attributes(model)
+    attributes = Attributes(modules_of(model))
     run_pass(model)
     assert holds_records(model.get_buffer("seen"))
     attributes.put_back()
