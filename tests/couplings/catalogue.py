@@ -6,6 +6,7 @@ from . import (  # noqa: F401  (each registers its cases)
     cases_algebra,
     cases_attack,
     cases_attack_data,
+    cases_attack_fifth,
     cases_attack_fourth,
     cases_attack_memory,
     cases_attack_objects,

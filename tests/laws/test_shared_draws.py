@@ -12,16 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import TensorDataset
 
-import discreet as dp
-from couplings.harness import summed, way_of
-from couplings.scenes import FEATURES, Pair
-from discreet.randomness import Source
-from discreet.training import PrivateRun, augmented
-
-PASS = 8  # records
-STEPS = 6
+from discreet.training import augmented
+from support.neighbours import PASS, moved, released
 
 
 def _sign(number: Tensor) -> Tensor:
@@ -94,37 +87,19 @@ LOSSES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _sums(loss: Any, records: int, *, special: bool) -> tuple[list[Tensor], set[str]]:
-    x = torch.ones(records + special, FEATURES)
-    if special:
-        x[0] = -100.0
-    model = Pair()
-    plan = dp.Plan(
-        sampler=dp.Sampler(dp.Everything(), records=len(x), steps=STEPS),
-        mechanism=dp.Groups({"grad/*": dp.Gaussian(1.0, 1e-9)}),
-        adjacency=dp.Adjacency.ADD_OR_REMOVE,
-    )
-    source = Source.unsafe_test_key(bytes(range(32)))
-    run = PrivateRun(model, plan, ledger=dp.Ledger.in_memory(), source=source, microbatch=PASS)
-    sums, ways = [], set()
-    for batch in run.batches(TensorDataset(x)):
-        model.zero_grad()
-        run.backward(loss, batch)
-        sums.append(summed(model, plan.expected_batch_size))
-        ways.add(way_of(run))
-    return sums, ways
-
-
 @pytest.mark.parametrize("name", LOSSES)
 def test_t09_what_is_drawn_for_all_records_is_the_same_in_all_passes_of_a_step(name: str) -> None:
     """Two passes become three, and records move to another one."""
-    without, ways = _sums(LOSSES[name], 2 * PASS, special=False)
-    with_it, ways_with_it = _sums(LOSSES[name], 2 * PASS, special=True)
-    assert ways | ways_with_it == {"fast"}
-    moved = [float((first - second).norm()) for first, second in zip(without, with_it, strict=True)]
-    assert max(moved) <= 1.001
-    # All records of a step go by the same numbers, so that nothing cancels out.
-    assert min(float(total.norm()) for total in without) > 2 * PASS - 0.1
+    distance, ways = moved(lambda: LOSSES[name])
+    assert ways == {"fast"}
+    assert distance <= 1.001
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_all_records_of_a_step_go_by_the_same_numbers(name: str) -> None:
+    """So that nothing cancels out."""
+    sums, _ = released(LOSSES[name], 2 * PASS, special=False)
+    assert min(float(total.norm()) for total in sums) > 2 * PASS - 0.1
 
 
 def test_numbers_of_each_record_are_not_those_of_another_pass() -> None:
@@ -135,6 +110,6 @@ def test_numbers_of_each_record_are_not_those_of_another_pass() -> None:
         out: Tensor = model(x) * _sign(torch.rand_like(x[:, 0]))
         return out
 
-    sums, ways = _sums(loss, 2 * PASS, special=False)
+    sums, ways = released(loss, 2 * PASS, special=False)
     assert ways == {"fast"}
     assert {round(float(total.norm())) % 4 for total in sums} == {0, 2}

@@ -24,9 +24,10 @@ from discreet.training.passes.sandbox import Traces
 from discreet.training.passes.tape import Tape
 from discreet.training.rules import call
 from discreet.training.rules.call import Uses
-from discreet.training.separation import books, doors, draws, exits, marks, operation, proof
+from discreet.training.separation import books, doors, draws, exits, kept, marks, operation, proof
 from discreet.training.separation.books import Books
 from discreet.training.separation.doors import Doors
+from discreet.training.separation.draws import Draws
 from discreet.training.separation.effects import Effect
 from discreet.training.separation.kept import Attributes, Moved
 from discreet.training.separation.marks import no_functions, out_of_sight
@@ -47,6 +48,7 @@ SHARED_DRAWS = (
     "laws/test_shared_draws.py"
     "::test_t09_what_is_drawn_for_all_records_is_the_same_in_all_passes_of_a_step"
 )
+STATE = "laws/test_pitfalls_state.py::test_t09_public_state_moves_once_a_step_wherever_it_is"
 HOOKS = (
     f"{LAWS}::"
     "test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
@@ -575,6 +577,22 @@ MUTATIONS = [
         "T09 numbers with an axis for records may serve all of them",
         replaced(Proof, "_find_shared_draws", nothing),
         f"{SHARED_DRAWS}[as long as a pass]",
+    ),
+    Mutation(
+        "T09 modules that only the loss has at hand move with every pass",
+        replaced(sandbox, "modules_near", lambda _: []),
+        f"{STATE}[a criterion]",
+    ),
+    Mutation(
+        "T09 the mode of a model moves with every pass",
+        replaced(kept, "_REGISTERS_AND_HOOKS", kept.OF_TORCH),
+        f"{STATE}[training mode]",
+    ),
+    Mutation(
+        "T12 a seed at the end of a loss decides what the next pass draws",
+        replaced(Draws, "end", nothing),
+        "unit/training/separation/test_draws.py"
+        "::test_t12_a_seed_of_the_users_own_is_not_proved[_seeds_at_the_end]",
     ),
     # --- T14 ---
     Mutation(
