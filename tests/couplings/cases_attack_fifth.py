@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import Dataset
 
+from .quiet import quiet
 from .scenes import Scene, Setup, case
 
 _attack = partial(case, teeth=False)
@@ -142,7 +143,8 @@ def _collected(scene: Scene) -> Setup:
 
 class _Sparse(Dataset[Any]):
     def __init__(self, x: Tensor, y: Tensor, layout: Callable[[Tensor], Tensor]) -> None:
-        self.x, self.y = layout(x), y
+        with quiet():  # torch calls some of them a prototype, once
+            self.x, self.y = layout(x), y
 
     def __len__(self) -> int:
         return len(self.y)

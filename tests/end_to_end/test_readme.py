@@ -51,7 +51,7 @@ def test_the_change_that_the_tutorial_shows_is_that_of_the_examples() -> None:
     for mark, line in lines:
         assert line in (plain if mark != "+" else private), line
         assert mark == " " or line not in (private if mark == "-" else plain), line
-    added = [line for mark, line in lines if mark == "+" and not re.fullmatch(r"\w+=.*,", line)]
+    added = [line for mark, line in lines if mark == "+" and not re.fullmatch(r"\w+=.*", line)]
     assert len(added) == 6  # five statements, and the guarantee printed
 
 
