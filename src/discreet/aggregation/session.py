@@ -330,9 +330,11 @@ class Session:
             expected=f"a plan whose {steps} steps fit what the ledger is held to",
             got=f"one of which {fitting} fit; {self._present_runs()}",
             do=(
-                "Make a plan with fewer steps or more noise, or train until_budget=True. For "
-                "further runs that are chosen by looking at earlier ones, hold a ledger to a "
-                "Filter or an Odometer before its first run. Nothing was charged."
+                "A ledger that is held to a list has room for the steps of its first plan, the "
+                "same steps, and for no others: train until_budget=True to take those that are "
+                "left. To try things out, use dp.Ledger.in_memory(). For further runs that are "
+                "chosen by looking at earlier ones, hold a new ledger to a Filter or an Odometer "
+                "before its first run. Nothing was charged."
             ),
         )
 
