@@ -41,6 +41,7 @@ class WhateverFits:
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
+        self.delta = terms.delta
 
     def spend(self, leaves: Any) -> None:
         delta, epsilon = self._terms.delta or 0.0, self._terms.epsilon or 0.0

@@ -29,7 +29,14 @@ from discreet.training.separation.doors import Doors
 from discreet.training.separation.marks import no_functions
 from discreet.training.separation.operation import operation_of
 from discreet.training.separation.proof import Proof
-from discreet.training.separation.states import FILLED, Mixed, OneByOne, Rows, State
+from discreet.training.separation.states import (
+    FILLED,
+    Mixed,
+    OneByOne,
+    Rows,
+    SharedDraws,
+    State,
+)
 from discreet.training.separation.table.operands import tensors_among
 from separation.exchange import changed, close, moved, rows_of, same
 
@@ -243,7 +250,11 @@ class Trial:
         )  # as samples of the database seed it themselves, which a loss may not
         proof = Proof(self._choice.count)
         try:
-            states, results = self._proved(proof)
+            try:
+                states, results = self._proved(proof)
+            except SharedDraws:  # as a run does
+                proof = Proof(self._choice.count, shares_draws=True)
+                states, results = self._proved(proof)
         except (OneByOne, CoupledRecords):
             self._report.counts[f"{self.kind} left"] += 1
             return None

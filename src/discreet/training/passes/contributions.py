@@ -132,6 +132,8 @@ class Contributions:
 
     def joined_by(self, pieces: Mapping[str, tuple[Piece, ...]]) -> Contributions:
         """With these leaves as well."""
+        if not pieces:
+            return self
         return Contributions({**self.pieces, **pieces}, self.records, self.present)
 
     def keep(self, mask: Tensor) -> Contributions:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from discreet.training.factors.factors import Dense
 from discreet.training.rules.weights import Derived, TableRows, view_of, whole_region
+from discreet.training.separation.states import OneByOne
 from support.per_record import assert_factor
 
 KINDS = st.sampled_from([torch.float32, torch.float64])
@@ -41,8 +42,8 @@ def test_a_view_beside_the_parameter_is_not_a_part_of_it() -> None:
     assert view_of(parameter * 1.0, parameter) is None
 
 
-class OneByOne(torch.autograd.Function):
-    """Its backward cannot take several gradients at once."""
+class Python(torch.autograd.Function):
+    """Its backward pass is written in Python."""
 
     @staticmethod
     def forward(ctx: object, x: Tensor) -> Tensor:
@@ -50,20 +51,25 @@ class OneByOne(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: object, *gradients: Tensor) -> Tensor:
-        return torch.tensor((gradients[0] * 3.0).tolist(), dtype=torch.float64)
+        raise AssertionError("it ran where nobody looks")
 
 
-@pytest.mark.parametrize("batched", [True, False])
-def test_values_computed_from_parameters(*, batched: bool) -> None:
+def test_t08_python_in_the_backward_pass_of_a_weight_does_not_run() -> None:
+    parameter = torch.nn.Parameter(torch.ones(4))
+    changed = Python.apply(parameter.exp()) * 2.0  # type: ignore[no-untyped-call]
+    with pytest.raises(OneByOne, match="in Python"):
+        list(Derived(changed, (("one", parameter),)).lift(Dense(torch.ones(3, 4))))
+
+
+def test_values_computed_from_parameters() -> None:
     one, two = (torch.nn.Parameter(numbers(n, 4, kind=torch.float64)) for n in (1, 2))
-    tensor = one.exp() * two if batched else OneByOne.apply(one.exp()) * two  # type: ignore[no-untyped-call]
+    tensor = one.exp() * two
     values = numbers(3, 3, 4, kind=torch.float64)
     found = {
         leaf: f for leaf, _, f in Derived(tensor, (("one", one), ("two", two))).lift(Dense(values))
     }
-    scale = 1.0 if batched else 3.0
-    assert_factor(found["one"], scale * values * (one.exp() * two).detach(), 1e-10)
-    assert_factor(found["two"], scale * values * one.exp().detach(), 1e-10)
+    assert_factor(found["one"], values * (one.exp() * two).detach(), 1e-10)
+    assert_factor(found["two"], values * one.exp().detach(), 1e-10)
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0, 3), (2, 3, 4)])
