@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import discreet as dp
 from support.command import ENVIRONMENT
 
@@ -54,6 +56,7 @@ def ledger_of(path: Path, steps: int) -> dp.Guarantee:
         return dp.account(ledger, delta=1e-6)
 
 
+@pytest.mark.full
 def test_a_million_equal_steps_are_few_rows_and_cost_little_more_to_read_than_a_thousand(
     tmp_path: Path,
 ) -> None:
