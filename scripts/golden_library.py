@@ -23,7 +23,7 @@ numerics plan randomness recipes report sampling tuning units
 """
 """Rooms of today and of before; a tree need not have all of them."""
 
-FORMER_NAMES: dict[str, str] = {}
+FORMER_NAMES: dict[str, str] = {"TuningKind": "Kind"}
 """Public names of today, and what an earlier tree calls them."""
 
 Entries: TypeAlias = Iterator[tuple[str, str]]

@@ -297,7 +297,7 @@ def audit_of(ledger: Any, lower: float) -> Any:
 def tuned_elsewhere() -> Any:
     """The record of a tuning on public data."""
     trials = tuple(dp.Trial({"rate": rate}, score) for rate, score in [(0.5, 0.91), (2.0, None)])
-    how = {"method": dp.Method.OTHER, "kind": dp.Kind.PUBLIC, "name": "digits"}
+    how = {"method": dp.Method.OTHER, "kind": dp.TuningKind.PUBLIC, "name": "digits"}
     return dp.Tuning(trials=trials, chosen=0, made=MADE, **how)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from discreet.accounting import rdp
-from discreet.accounting.costs import FixedSizeGaussian, PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import FixedSizeGaussian, Gaussian, PoissonGaussian
 from discreet.accounting.rdp.sampled_gaussian import log_moment
 
 STORED: dict[str, Any] = json.loads((Path(__file__).parent / "rdp.json").read_text())
@@ -50,7 +50,7 @@ def test_published_values() -> None:
         rel_tol=1e-7,
     )
     assert math.isclose(
-        rdp.epsilon([(PlainGaussian(1.0), 1)], delta=1e-6).value, 5.2215344, rel_tol=1e-7
+        rdp.epsilon([(Gaussian(1.0), 1)], delta=1e-6).value, 5.2215344, rel_tol=1e-7
     )
     assert 0.08322 < rdp.composed([(PoissonGaussian(0.005, 1.0), 200)], 10.29) < 0.08323
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from discreet.accounting.costs import PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import Gaussian, PoissonGaussian
 from discreet.accounting.tight import tight_delta, tight_epsilon
 
 STORED: dict[str, Any] = json.loads((Path(__file__).parent / "tight.json").read_text())
@@ -62,7 +62,7 @@ def test_p36_small_delta_is_not_below_the_truth() -> None:
 
 @pytest.mark.parametrize("row", STORED["gaussian"], ids=str)
 def test_gaussians_without_sampling(row: dict[str, Any]) -> None:
-    found = tight_epsilon(((PlainGaussian(row["noise_multiplier"]), row["count"]),), row["delta"])
+    found = tight_epsilon(((Gaussian(row["noise_multiplier"]), row["count"]),), row["delta"])
     assert found.estimate == pytest.approx(row["epsilon"], abs=1e-6)
     assert 0.0 <= found.upper - found.lower <= 1e-9 * found.upper
 

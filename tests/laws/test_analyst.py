@@ -18,7 +18,7 @@ import pytest
 
 import discreet as dp
 from discreet.accounting import account, odometer
-from discreet.accounting.costs import PlainGaussian
+from discreet.accounting.costs import Gaussian
 from discreet.accounting.filters import GaussianFilter, choose_filter
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_epsilon
@@ -375,15 +375,14 @@ def test_a_mixture_of_orders_is_more_than_the_best_of_them() -> None:
     delta = 1e-2
     orders = [(1.0 + 2.0**power, 1 / 8) for power in range(-2, 6)]
     alone = [
-        odometer.mixture_epsilon([(PlainGaussian(1.0), 1)], [(order, 1.0)], delta)
-        for order, _ in orders
+        odometer.mixture_epsilon([(Gaussian(1.0), 1)], [(order, 1.0)], delta) for order, _ in orders
     ]
-    together = odometer.mixture_epsilon([(PlainGaussian(1.0), 1)], orders, delta)
+    together = odometer.mixture_epsilon([(Gaussian(1.0), 1)], orders, delta)
     assert (
         min(alone)
         < together
         < min(
-            odometer.mixture_epsilon([(PlainGaussian(1.0), 1)], [(order, share)], delta)
+            odometer.mixture_epsilon([(Gaussian(1.0), 1)], [(order, share)], delta)
             for order, share in orders
         )
     )

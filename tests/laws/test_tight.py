@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.accounting import account, rdp
-from discreet.accounting.costs import BoundedRange, Cost, Laplace, PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import BoundedRange, Cost, Gaussian, Laplace, PoissonGaussian
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon
 from discreet.accounting.normalise import normalise
 from discreet.accounting.tight import tight_delta, tight_epsilon
@@ -165,7 +165,7 @@ def test_laplace_never_costs_more_than_pure_composition(b: float, k: int) -> Non
 
 def test_gaussians_and_samples_together_lie_between_each_alone_and_the_sum() -> None:
     sampled: tuple[Cost, int] = (PoissonGaussian(0.01, 1.0), 1_000)
-    plain: tuple[Cost, int] = (PlainGaussian(2.0), 3)
+    plain: tuple[Cost, int] = (Gaussian(2.0), 3)
     both = tight_epsilon((sampled, plain), 1e-6)
     assert both.lower > max(
         tight_epsilon((sampled,), 1e-6).upper, tight_epsilon((plain,), 1e-6).upper

@@ -11,7 +11,7 @@ import pytest
 import discreet as dp
 from discreet import budget
 from discreet.accounting import accountant, normalise, sources
-from discreet.accounting.costs import PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import Gaussian, PoissonGaussian
 from discreet.accounting.tight import accountant as tight
 from discreet.accounting.tight.analyses import registry as directions
 from discreet.ledger import Snapshot, Terms
@@ -37,8 +37,8 @@ def largest_group_only(queries: Any) -> float:
     return float(min(query.noise_std / query.sensitivity for query in queries))
 
 
-def removal_for_replacement(queries: Any, _: dp.Adjacency) -> tuple[PlainGaussian]:
-    return (PlainGaussian(folded_noise_multiplier(queries)),)
+def removal_for_replacement(queries: Any, _: dp.Adjacency) -> tuple[Gaussian]:
+    return (Gaussian(folded_noise_multiplier(queries)),)
 
 
 def cheaper_direction_only(monkeypatch: pytest.MonkeyPatch) -> None:

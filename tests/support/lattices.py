@@ -7,8 +7,8 @@ import numpy as np
 from discreet.accounting.costs import (
     BoundedRange,
     Cost,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
 )
@@ -18,7 +18,7 @@ from discreet.accounting.tight.lattice.nodes import Lattice, lattice, scope
 from discreet.accounting.tight.lattice.upper import Measure, spread
 
 COSTS: list[Cost] = [
-    PlainGaussian(1.0),
+    Gaussian(1.0),
     PoissonGaussian(0.01, 0.8),
     PoissonGaussian(0.3, 2.0),
     PoissonGaussian(1e-4, 0.6),

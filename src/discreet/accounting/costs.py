@@ -37,8 +37,8 @@ __all__ = [
     "BoundedRange",
     "Cost",
     "FixedSizeGaussian",
+    "Gaussian",
     "Laplace",
-    "PlainGaussian",
     "PoissonGaussian",
     "Response",
     "TruncatedPoissonGaussian",
@@ -46,7 +46,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class PlainGaussian:
+class Gaussian:
     """N(1, s^2) against N(0, s^2), s = `noise_multiplier`: no sampling, or sampling that does not
     amplify.
 
@@ -198,7 +198,7 @@ class Response:
 
 # Closed: every accountant must know every cost, and refuse what it does not know.
 Cost: TypeAlias = (
-    PlainGaussian
+    Gaussian
     | PoissonGaussian
     | TruncatedPoissonGaussian
     | FixedSizeGaussian

@@ -24,7 +24,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from discreet import _validate as check
-from discreet.accounting.costs import Cost, PlainGaussian
+from discreet.accounting.costs import Cost, Gaussian
 from discreet.accounting.gaussian import gaussian_delta
 from discreet.accounting.rdp import composed
 from discreet.accounting.rdp._orders import best_order
@@ -145,7 +145,7 @@ class GaussianFilter:
         total = Fraction(0)
 
         for cost, count in counted:
-            if not isinstance(cost, PlainGaussian):
+            if not isinstance(cost, Gaussian):
                 raise AccountingError(
                     expected=(
                         "Gaussian steps without amplification by sampling, for the Gaussian filter"
@@ -188,7 +188,7 @@ def choose_filter(first: Sequence[tuple[Cost, int]], *, epsilon: float, delta: f
     for that step.
     """
     # Nothing is lost in the sum of Gaussians, so their filter is never the worse one.
-    if first and all(isinstance(cost, PlainGaussian) for cost, _ in first):
+    if first and all(isinstance(cost, Gaussian) for cost, _ in first):
         return GaussianFilter(epsilon, delta)
 
     # The share of the limit that the plan takes: the smallest allows the most repetitions.

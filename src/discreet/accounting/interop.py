@@ -30,8 +30,8 @@ from discreet import _validate as check
 from discreet.accounting.costs import (
     Cost,
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -176,7 +176,7 @@ def _single_event(  # noqa: PLR0911  (one for each kind of cost)
 ) -> Description | None:
     """The event that one of their accountants reads as this cost; None where there is none."""
     match cost:
-        case PlainGaussian(noise_multiplier=noise):
+        case Gaussian(noise_multiplier=noise):
             # Our cost has the doubled sensitivity of replace-one inside, as their RDP expects it.
             # Their PLD doubles by itself, so it is given the noise of the undoubled sum.
             return _gaussian(noise * 2.0 if replace and pld else noise)

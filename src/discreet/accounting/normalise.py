@@ -30,8 +30,8 @@ from discreet.accounting.costs import (
     BoundedRange,
     Cost,
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -124,7 +124,7 @@ def _unsampled(queries: Sequence[Query], adjacency: Adjacency) -> tuple[Cost, ..
 
     # One release of several Gaussians is one Gaussian: folding loses nothing, composing might.
     if gaussians:
-        costs.append(PlainGaussian(folded_noise_multiplier(gaussians) / _factor(adjacency)))
+        costs.append(Gaussian(folded_noise_multiplier(gaussians) / _factor(adjacency)))
 
     costs.extend(
         _entry(_QUERIES, query)(query, adjacency)
@@ -185,9 +185,9 @@ class _Sum:
         """Whether the adjacency is replace-one."""
         return self.adjacency is Adjacency.REPLACE_ONE
 
-    def without_amplification(self, *, attained: bool = True) -> PlainGaussian:
+    def without_amplification(self, *, attained: bool = True) -> Gaussian:
         """What the sum costs if everybody knows who is in; half the noise is exact."""
-        return PlainGaussian(self.noise_multiplier / _factor(self.adjacency), attained=attained)
+        return Gaussian(self.noise_multiplier / _factor(self.adjacency), attained=attained)
 
 
 def _sampled(sampling: Sampling, noise_multiplier: float, adjacency: Adjacency) -> Cost:

@@ -148,8 +148,8 @@ def mixture_epsilon(
         orders: (order, share of delta), fixed before the first release.
         delta: in (0, 1).
 
-    >>> from discreet.accounting.costs import PlainGaussian
-    >>> round(mixture_epsilon([(PlainGaussian(2.0), 1)], [(10.0, 1.0)], 1e-5), 3)
+    >>> from discreet.accounting.costs import Gaussian
+    >>> round(mixture_epsilon([(Gaussian(2.0), 1)], [(10.0, 1.0)], 1e-5), 3)
     2.168
     """
     # An order without a finite divergence bounds nothing; its share of delta is lost.

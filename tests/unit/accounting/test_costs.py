@@ -10,8 +10,8 @@ from discreet.accounting.costs import (
     BoundedRange,
     Cost,
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -24,7 +24,7 @@ mp.dps = 50
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_noise_and_range_must_be_positive_and_finite(value: float) -> None:
     with pytest.raises(ParameterError, match="noise_multiplier"):
-        PlainGaussian(value)
+        Gaussian(value)
     with pytest.raises(ParameterError, match="noise_multiplier"):
         PoissonGaussian(0.1, value)
     with pytest.raises(ParameterError, match="noise_multiplier"):
@@ -53,8 +53,8 @@ def test_the_gap_is_not_below_the_largest_loss(categories: int, truth: float) ->
 @pytest.mark.parametrize(
     ("cost", "attained"),
     [
-        (PlainGaussian(1.0), True),
-        (PlainGaussian(1.0, attained=False), False),
+        (Gaussian(1.0), True),
+        (Gaussian(1.0, attained=False), False),
         (PoissonGaussian(0.1, 1.0), True),
         (TruncatedPoissonGaussian(0.1, 3, 10, 1.0), False),
         (FixedSizeGaussian(3, 10, 1.0), False),

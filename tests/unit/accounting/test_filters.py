@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from discreet.accounting import rdp
-from discreet.accounting.costs import BoundedRange, Cost, Laplace, PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import BoundedRange, Cost, Gaussian, Laplace, PoissonGaussian
 from discreet.accounting.filters import GaussianFilter, RenyiFilter, choose_filter
 from discreet.accounting.rdp.conversion import epsilon_from
 from discreet.errors import AccountingError, BudgetExceeded, ParameterError
@@ -43,14 +43,14 @@ def test_gaussian_filter_loses_nothing_and_mixes_noise_levels() -> None:
     budget = GaussianFilter(1.0, 1e-5)
     noise = budget.limit**-0.5
     half = noise * math.sqrt(2) * (1 + 1e-12)
-    assert budget.admits([(PlainGaussian(noise * (1 + 1e-12)), 1)])
-    assert budget.admits([(PlainGaussian(half), 2)])
-    assert not budget.admits([(PlainGaussian(half), 3)])
-    after = budget.spend([(PlainGaussian(half), 1)])
+    assert budget.admits([(Gaussian(noise * (1 + 1e-12)), 1)])
+    assert budget.admits([(Gaussian(half), 2)])
+    assert not budget.admits([(Gaussian(half), 3)])
+    after = budget.spend([(Gaussian(half), 1)])
     assert after.spent == pytest.approx(budget.limit / 2)
-    assert after.admits([(PlainGaussian(half), 1)])
+    assert after.admits([(Gaussian(half), 1)])
     with pytest.raises(BudgetExceeded):
-        after.spend([(PlainGaussian(half * 0.99), 1)])
+        after.spend([(Gaussian(half * 0.99), 1)])
 
 
 def test_gaussian_filter_refuses_what_it_has_no_theorem_for() -> None:
@@ -108,18 +108,16 @@ def test_chosen_order_is_as_good_as_the_renyi_accountant_for_the_first_step() ->
 def test_a_filter_picked_by_the_best_order_so_far_would_admit_more() -> None:
     # The named wrong implementation: re-optimising the order along the path. It admits a path that
     # the filter refuses.
-    first, then = PoissonGaussian(0.001, 0.4), PlainGaussian(20.0)
+    first, then = PoissonGaussian(0.001, 0.4), Gaussian(20.0)
     budget = choose_filter([(first, 1)], epsilon=6.0, delta=1e-6)
     count = next(k for k in range(1, 5000) if not budget.admits([(first, 1), (then, k)]))
     assert rdp.epsilon([(first, 1), (then, count)], delta=1e-6).value < 6.0
 
 
 def test_gaussian_first_steps_choose_the_gaussian_filter() -> None:
+    assert isinstance(choose_filter([(Gaussian(5.0), 1)], epsilon=1.0, delta=1e-5), GaussianFilter)
     assert isinstance(
-        choose_filter([(PlainGaussian(5.0), 1)], epsilon=1.0, delta=1e-5), GaussianFilter
-    )
-    assert isinstance(
-        choose_filter([(PlainGaussian(5.0), 1), (Laplace(9.0), 1)], epsilon=1.0, delta=1e-5),
+        choose_filter([(Gaussian(5.0), 1), (Laplace(9.0), 1)], epsilon=1.0, delta=1e-5),
         RenyiFilter,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from discreet.accounting import interop
-from discreet.accounting.costs import Cost, FixedSizeGaussian, PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import Cost, FixedSizeGaussian, Gaussian, PoissonGaussian
 from discreet.accounting.normalise import normalise
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import (
@@ -228,13 +228,13 @@ def test_objects_are_read_by_name_and_unknown_ones_refused() -> None:
     steps = interop.from_dp_event(
         SelfComposedDpEvent(GaussianDpEvent(2.0), 9), adjacency=ADD, accountant="pld"
     )
-    assert normalise(steps, ADD) == ((PlainGaussian(2.0), 9),)
+    assert normalise(steps, ADD) == ((Gaussian(2.0), 9),)
     assert normalise(
         interop.from_dp_event(GaussianDpEvent(2.0), adjacency=REPLACE, accountant="rdp"), REPLACE
-    ) == ((PlainGaussian(2.0), 1),)
+    ) == ((Gaussian(2.0), 1),)
     assert normalise(
         interop.from_dp_event(GaussianDpEvent(2.0), adjacency=REPLACE, accountant="pld"), REPLACE
-    ) == ((PlainGaussian(1.0), 1),)
+    ) == ((Gaussian(1.0), 1),)
     with pytest.raises(AccountingError, match="SurpriseDpEvent"):
         interop.from_dp_event(SurpriseDpEvent(1.0), adjacency=ADD, accountant="pld")
     with pytest.raises(AccountingError, match="SurpriseDpEvent"):

@@ -9,8 +9,8 @@ from discreet.accounting.costs import (
     BallsInBinsGaussian,
     BoundedRange,
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -82,9 +82,9 @@ def test_p33_counts_of_equal_costs_add_up() -> None:
 @pytest.mark.parametrize(
     ("sampling", "adjacency", "cost"),
     [
-        (Everything(), ADD, PlainGaussian(1.5)),
-        (Everything(), REPLACE, PlainGaussian(0.75)),
-        (Poisson(1.0), ZERO, PlainGaussian(1.5)),
+        (Everything(), ADD, Gaussian(1.5)),
+        (Everything(), REPLACE, Gaussian(0.75)),
+        (Poisson(1.0), ZERO, Gaussian(1.5)),
         (Poisson(0.2), ADD, PoissonGaussian(0.2, 1.5)),
         (Poisson(0.2), ZERO, PoissonGaussian(0.2, 1.5)),
         (Poisson(0.2), REPLACE, PoissonGaussian(0.2, 1.5, replace=True)),
@@ -95,15 +95,15 @@ def test_p33_counts_of_equal_costs_add_up() -> None:
             TruncatedPoissonGaussian(0.2, 100, 100, 1.5),
         ),  # one record more is cut
         (TruncatedPoisson(0.2, 100, 100), ZERO, PoissonGaussian(0.2, 1.5)),
-        (TruncatedPoisson(1.0, 101, 100), ADD, PlainGaussian(1.5)),
+        (TruncatedPoisson(1.0, 101, 100), ADD, Gaussian(1.5)),
         (FixedSize(10, 100), REPLACE, FixedSizeGaussian(10, 100, 1.5)),
         (FixedSize(10, 100), ZERO, FixedSizeGaussian(10, 100, 1.5)),
-        (FixedSize(100, 100), REPLACE, PlainGaussian(0.75)),
-        (Shuffled(10), ZERO, PlainGaussian(1.5, attained=False)),
-        (Shuffled(10), REPLACE, PlainGaussian(0.75, attained=False)),
+        (FixedSize(100, 100), REPLACE, Gaussian(0.75)),
+        (Shuffled(10), ZERO, Gaussian(1.5, attained=False)),
+        (Shuffled(10), REPLACE, Gaussian(0.75, attained=False)),
         (BallsInBins(10), ADD, BallsInBinsGaussian(10, 1.5)),
-        (BallsInBins(10), REPLACE, PlainGaussian(0.75, attained=False)),
-        (BallsInBins(1), ADD, PlainGaussian(1.5)),
+        (BallsInBins(10), REPLACE, Gaussian(0.75, attained=False)),
+        (BallsInBins(1), ADD, Gaussian(1.5)),
     ],
 )
 def test_p35_one_convention_for_every_sampling_and_adjacency(
@@ -135,7 +135,7 @@ def test_full_batch_queries_compose_one_by_one() -> None:
     )
     found = set(costs_of_step(step, REPLACE))
     folded = folded_noise_multiplier([SUM, GaussianSum("series", 2.0, 4.0)])
-    assert found == {PlainGaussian(folded / 2), Laplace(2.5), BoundedRange(0.5), Response(2, 0.75)}
+    assert found == {Gaussian(folded / 2), Laplace(2.5), BoundedRange(0.5), Response(2, 0.75)}
     with pytest.raises(AccountingError, match="replace-one"):
         costs_of_step(step, ADD)
 

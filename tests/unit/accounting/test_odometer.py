@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from discreet.accounting.costs import PlainGaussian
+from discreet.accounting.costs import Gaussian
 from discreet.accounting.normalise import normalise
 from discreet.accounting.odometer import mixture_epsilon, odometer_reading, shares
 from discreet.accounting.rdp import composed
@@ -55,7 +55,7 @@ def test_readings_never_fall_as_more_is_charged() -> None:
 
 @pytest.mark.parametrize("order", [2.0, 10.0, 60.0])
 def test_one_order_with_the_whole_of_delta_is_the_usual_conversion(order: float) -> None:
-    costs = [(PlainGaussian(2.0), 3)]
+    costs = [(Gaussian(2.0), 3)]
     usual = (
         composed(costs, order)
         + math.log1p(-1.0 / order)
@@ -66,14 +66,14 @@ def test_one_order_with_the_whole_of_delta_is_the_usual_conversion(order: float)
 
 
 def test_a_mixture_is_at_most_each_of_its_orders_with_its_share() -> None:
-    costs = [(PlainGaussian(2.0), 3)]
+    costs = [(Gaussian(2.0), 3)]
     orders = [(5.0, 0.5), (20.0, 0.25)]
     together = mixture_epsilon(costs, orders, DELTA)
     assert together <= min(mixture_epsilon(costs, [pair], DELTA) for pair in orders)
 
 
 def test_without_an_order_nothing_is_claimed() -> None:
-    assert mixture_epsilon([(PlainGaussian(2.0), 1)], [], DELTA) == math.inf
+    assert mixture_epsilon([(Gaussian(2.0), 1)], [], DELTA) == math.inf
 
 
 def test_nothing_charged_is_epsilon_zero_at_a_large_delta() -> None:

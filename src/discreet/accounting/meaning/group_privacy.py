@@ -15,17 +15,17 @@ import math
 from dataclasses import replace
 
 from discreet import _validate as check
-from discreet.accounting.costs import PlainGaussian
+from discreet.accounting.costs import Gaussian
 from discreet.errors import AccountingError
 from discreet.units import Guarantee
 
 __all__ = ["group_gaussian", "group_guarantee"]
 
 
-def group_gaussian(cost: PlainGaussian, *, size: int) -> PlainGaussian:
+def group_gaussian(cost: Gaussian, *, size: int) -> Gaussian:
     """The cost of k units in an un-sampled Gaussian sum: exact, rounded down.
 
-    >>> group_gaussian(PlainGaussian(5.0), size=20).noise_multiplier
+    >>> group_gaussian(Gaussian(5.0), size=20).noise_multiplier
     0.25
     """
     k = check.whole("group_gaussian", "size", size, least=1)
@@ -33,7 +33,7 @@ def group_gaussian(cost: PlainGaussian, *, size: int) -> PlainGaussian:
     # The quotient may be rounded up, and more noise than there is would be a false claim.
     exact = cost.noise_multiplier / k
     safe = exact if exact * k <= cost.noise_multiplier else math.nextafter(exact, 0.0)
-    return PlainGaussian(safe, attained=cost.attained)
+    return Gaussian(safe, attained=cost.attained)
 
 
 def group_guarantee(guarantee: Guarantee, *, size: int) -> Guarantee:

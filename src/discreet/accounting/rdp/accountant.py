@@ -20,8 +20,8 @@ from discreet.accounting.costs import (
     BoundedRange,
     Cost,
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -88,7 +88,7 @@ def delta(counted: Sequence[tuple[Cost, int]], *, epsilon: float) -> RenyiBound:
     | so little noise that every divergence overflows  | 1.0                          | finite   |
     | an infinite or a negative epsilon                | ParameterError                          |
 
-    >>> delta([(PlainGaussian(1.0), 1)], epsilon=5.3).value < 1e-6
+    >>> delta([(Gaussian(1.0), 1)], epsilon=5.3).value < 1e-6
     True
     """
     epsilon = check.real("rdp.delta", "epsilon", epsilon)
@@ -149,7 +149,7 @@ def composed(counted: Sequence[tuple[Cost, int]], order: float) -> float:
     | the same with a count of 0                       | NaN, never read as a bound   |
     | an order of 1 or less                            | ParameterError               |
 
-    >>> 3.0 < composed([(PlainGaussian(2.0), 8)], 3.0) < 3.000001  # 8 * 3/(2*2^2), a little more
+    >>> 3.0 < composed([(Gaussian(2.0), 8)], 3.0) < 3.000001  # 8 * 3/(2*2^2), a little more
     True
     """
     if not order > 1.0:
@@ -171,7 +171,7 @@ def divergence(cost: Cost, order: float) -> float:
     up.
     """
     match cost:
-        case PlainGaussian(noise_multiplier=noise) | BallsInBinsGaussian(noise_multiplier=noise):
+        case Gaussian(noise_multiplier=noise) | BallsInBinsGaussian(noise_multiplier=noise):
             # Balls in bins: a mixture is no further from N(0) than its furthest part; no
             # amplification is claimed here.
             value = divergences.gaussian_divergence(order, noise_multiplier=noise)

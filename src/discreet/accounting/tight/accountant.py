@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from discreet.accounting import rdp
-from discreet.accounting.costs import Cost, PlainGaussian
+from discreet.accounting.costs import Cost, Gaussian
 from discreet.accounting.gaussian import fold, gaussian_delta, gaussian_epsilon, invert
 from discreet.accounting.normalise import Counted
 from discreet.accounting.tight.analyses.registry import directions
@@ -272,17 +272,17 @@ def _folded(costs: Counted) -> Counted:
     # k of them with mu_1 ... mu_k are one with mu^2 = sum mu_i^2, exactly (`gaussian.py`); the fold
     # rounds the multiplier down, to more loss.
     folded: list[tuple[Cost, int]] = [
-        (cost, count) for cost, count in costs if not isinstance(cost, PlainGaussian)
+        (cost, count) for cost, count in costs if not isinstance(cost, Gaussian)
     ]
 
     for attained in (True, False):
         group = [
             (cost.noise_multiplier, count)
             for cost, count in costs
-            if isinstance(cost, PlainGaussian) and cost.attained == attained
+            if isinstance(cost, Gaussian) and cost.attained == attained
         ]
         if group:
-            folded.append((PlainGaussian(fold(group), attained), 1))
+            folded.append((Gaussian(fold(group), attained), 1))
 
     return tuple(folded)
 
@@ -293,7 +293,7 @@ def _single_gaussian(costs: Counted) -> float | None:
     """
     # Folding leaves one cost of count 1 where there were several Gaussians.
     cost = costs[0][0] if len(costs) == 1 else None
-    return cost.noise_multiplier if isinstance(cost, PlainGaussian) and cost.attained else None
+    return cost.noise_multiplier if isinstance(cost, Gaussian) and cost.attained else None
 
 
 def _problems(costs: Counted) -> tuple[Composition, ...]:

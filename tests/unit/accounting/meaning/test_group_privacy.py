@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from discreet.accounting.costs import PlainGaussian
+from discreet.accounting.costs import Gaussian
 from discreet.accounting.meaning.group_privacy import group_gaussian, group_guarantee
 from discreet.errors import AccountingError
 from discreet.units import Adjacency, Guarantee, Numerics, Unit
@@ -54,7 +54,7 @@ def test_a_group_without_a_guarantee_is_refused(epsilon: float, delta: float, si
 
 
 def test_gaussian_group_is_a_gaussian_with_k_times_the_sensitivity() -> None:
-    assert group_gaussian(PlainGaussian(4.0), size=4) == PlainGaussian(1.0)
+    assert group_gaussian(Gaussian(4.0), size=4) == Gaussian(1.0)
     for noise in (0.1, 1.1, 4.95583513603209):
         for size in (3, 7, 20):
-            assert group_gaussian(PlainGaussian(noise), size=size).noise_multiplier * size <= noise
+            assert group_gaussian(Gaussian(noise), size=size).noise_multiplier * size <= noise

@@ -14,8 +14,8 @@ from discreet.accounting.costs import (
     BoundedRange,
     Cost,
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -24,7 +24,7 @@ from discreet.accounting.rdp.conversion import epsilon_from
 from discreet.errors import AccountingError, ParameterError
 
 COSTS: list[Cost] = [
-    PlainGaussian(1.0),
+    Gaussian(1.0),
     PoissonGaussian(0.01, 1.0),
     PoissonGaussian(0.01, 1.0, replace=True),
     TruncatedPoissonGaussian(0.01, 130, 10_000, 1.0),
@@ -51,12 +51,10 @@ def test_epsilon_and_delta_are_inverse(cost: Cost) -> None:
 
 
 def test_order_is_searched_far_beyond_any_list() -> None:
-    bound = rdp.epsilon([(PlainGaussian(1e5), 1)], delta=1e-5)
+    bound = rdp.epsilon([(Gaussian(1e5), 1)], delta=1e-5)
     assert bound.order > 1e4
     # At order 1024, where the usual list ends, the bound is forty times as large.
-    assert bound.value * 40 < epsilon_from(
-        rdp.composed([(PlainGaussian(1e5), 1)], 1024.0), 1024.0, 1e-5
-    )
+    assert bound.value * 40 < epsilon_from(rdp.composed([(Gaussian(1e5), 1)], 1024.0), 1024.0, 1e-5)
 
 
 def test_conversion_of_a_real_mechanism_is_never_below_the_truth() -> None:
@@ -66,7 +64,7 @@ def test_conversion_of_a_real_mechanism_is_never_below_the_truth() -> None:
 
     for noise in (0.3, 1.0, 4.0, 30.0):
         for delta in (0.3, 1e-2, 1e-6, 1e-12):
-            epsilon = rdp.epsilon([(PlainGaussian(noise), 1)], delta=delta).value
+            epsilon = rdp.epsilon([(Gaussian(noise), 1)], delta=delta).value
             truth = norm.cdf(0.5 / noise - epsilon * noise) - math.exp(epsilon) * norm.cdf(
                 -0.5 / noise - epsilon * noise
             )
@@ -74,13 +72,13 @@ def test_conversion_of_a_real_mechanism_is_never_below_the_truth() -> None:
 
 
 def test_underflow_is_not_perfect_privacy() -> None:
-    assert rdp.delta([(PlainGaussian(1.0), 1)], epsilon=1e4).value > 0.0
+    assert rdp.delta([(Gaussian(1.0), 1)], epsilon=1e4).value > 0.0
     assert rdp.epsilon([(PoissonGaussian(1e-12, 100.0), 1)], delta=1e-300).value > 0.0
 
 
 def test_pure_losses() -> None:
     assert math.isclose(rdp.epsilon([(Laplace(4.0), 3)], delta=0.0).value, 0.75, rel_tol=1e-9)
-    assert rdp.epsilon([(PlainGaussian(4.0), 1)], delta=0.0).value == math.inf
+    assert rdp.epsilon([(Gaussian(4.0), 1)], delta=0.0).value == math.inf
     assert rdp.delta([(Laplace(4.0), 3)], epsilon=0.76).value == 0.0
     assert rdp.epsilon([], delta=1e-6).value == 0.0
 
@@ -113,13 +111,13 @@ def test_curve_is_vectorised_and_convex_in_the_order() -> None:
 def test_refusals() -> None:
     for order in (1.0, 0.5, -3.0, math.nan):
         with pytest.raises(ParameterError):
-            rdp.composed([(PlainGaussian(1.0), 1)], order)
+            rdp.composed([(Gaussian(1.0), 1)], order)
     with pytest.raises(AccountingError, match="cost"):
         rdp.divergence("gaussian", 2.0)
     with pytest.raises(ParameterError):
-        rdp.epsilon([(PlainGaussian(1.0), 1)], delta=1.0)
+        rdp.epsilon([(Gaussian(1.0), 1)], delta=1.0)
     with pytest.raises(ParameterError):
-        rdp.delta([(PlainGaussian(1.0), 1)], epsilon=-1.0)
+        rdp.delta([(Gaussian(1.0), 1)], epsilon=-1.0)
 
 
 def test_one_query_takes_milliseconds() -> None:

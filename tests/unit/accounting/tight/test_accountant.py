@@ -7,8 +7,8 @@ import pytest
 from discreet.accounting import rdp
 from discreet.accounting.costs import (
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
 )
@@ -32,7 +32,7 @@ def test_no_cost_is_nothing() -> None:
 
 
 def test_gaussians_are_folded_and_answered_in_closed_form() -> None:
-    costs = ((PlainGaussian(6.0), 9),)
+    costs = ((Gaussian(6.0), 9),)
     interval = tight_epsilon(costs, 1e-6)
     assert (interval.lower, interval.upper) == gaussian_epsilon(2.0, 1e-6)
     assert tight_upper(costs, 1e-6) == interval.upper
@@ -42,7 +42,7 @@ def test_gaussians_are_folded_and_answered_in_closed_form() -> None:
 
 def test_steps_that_only_dominate_add_to_the_upper_end_alone() -> None:
     # Counting them in the lower end would claim a loss that no data sets are known to have.
-    shuffled = PlainGaussian(2.0, attained=False)
+    shuffled = Gaussian(2.0, attained=False)
     assert tight_epsilon(((shuffled, 1),), 1e-6).lower == 0.0
     alone = tight_epsilon((POISSON,), 1e-6)
     together = tight_epsilon((POISSON, (shuffled, 1)), 1e-6)

@@ -33,7 +33,7 @@ import numpy as np
 
 from discreet import _validate as check
 from discreet.accounting._binomial import at_least
-from discreet.accounting.costs import Cost, PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import Cost, Gaussian, PoissonGaussian
 from discreet.accounting.meaning.group_privacy import group_gaussian
 from discreet.accounting.tight.analyses.atoms import with_infinite
 from discreet.accounting.tight.analyses.poisson import (
@@ -74,7 +74,7 @@ def group_directions(cost: Cost, *, size: int) -> tuple[Direction, Direction]:
     k = check.whole("group_directions", "size", size, least=1)
 
     # Without sampling all units are in: the sum moves by k times the sensitivity.
-    if isinstance(cost, PlainGaussian):
+    if isinstance(cost, Gaussian):
         unsampled = PoissonRemove(1.0, group_gaussian(cost, size=k).noise_multiplier)
         return unsampled, unsampled
 

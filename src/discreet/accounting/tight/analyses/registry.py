@@ -15,8 +15,8 @@ from discreet.accounting.costs import (
     BoundedRange,
     Cost,
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -92,7 +92,7 @@ def _largest_loss(cost: BoundedRange | Laplace | Response) -> float:
             return cost.gap
 
 
-def _gaussian(cost: PlainGaussian) -> tuple[Direction, Direction]:
+def _gaussian(cost: Gaussian) -> tuple[Direction, Direction]:
     """N(1) against N(0), which the reflection x -> 1 - x turns around."""
     pair = PoissonRemove(1.0, cost.noise_multiplier)
     return pair, pair
@@ -136,7 +136,7 @@ _RULES: dict[type, Callable[[Any], tuple[Direction, Direction]]] = {
     BallsInBinsGaussian: balls_in_bins_directions,
     BoundedRange: _bounded_range,
     FixedSizeGaussian: fixed_size_directions,
-    PlainGaussian: _gaussian,
+    Gaussian: _gaussian,
     Laplace: _laplace,
     PoissonGaussian: _poisson,
     Response: _response,

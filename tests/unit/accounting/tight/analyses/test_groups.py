@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from discreet.accounting.costs import FixedSizeGaussian, PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import FixedSizeGaussian, Gaussian, PoissonGaussian
 from discreet.accounting.tight.analyses.groups import (
     ShiftsAdd,
     ShiftsRemove,
@@ -101,7 +101,7 @@ def test_a_group_costs_more_than_a_unit_and_less_than_one_unit_k_times_over() ->
 
 
 def test_gaussians_scale_and_others_are_refused() -> None:
-    one, two = group_directions(PlainGaussian(4.0), size=2)
+    one, two = group_directions(Gaussian(4.0), size=2)
     assert one == two == PoissonRemove(1.0, 2.0)
     for cost in (PoissonGaussian(0.1, 1.0, replace=True), FixedSizeGaussian(1, 10, 1.0)):
         with pytest.raises(AccountingError, match="group_guarantee"):

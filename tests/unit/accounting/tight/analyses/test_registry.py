@@ -9,8 +9,8 @@ from discreet.accounting.costs import (
     BoundedRange,
     Cost,
     FixedSizeGaussian,
+    Gaussian,
     Laplace,
-    PlainGaussian,
     PoissonGaussian,
     Response,
     TruncatedPoissonGaussian,
@@ -27,7 +27,7 @@ from discreet.errors import AccountingError
 @pytest.mark.parametrize(
     ("cost", "kinds"),
     [
-        (PlainGaussian(1.0), (PoissonRemove, PoissonRemove)),
+        (Gaussian(1.0), (PoissonRemove, PoissonRemove)),
         (PoissonGaussian(0.1, 1.0), (PoissonRemove, PoissonAdd)),
         (PoissonGaussian(0.1, 1.0, replace=True), (PoissonReplace, PoissonReplace)),
         (TruncatedPoissonGaussian(0.1, 30, 100, 1.0), (Mixture, Mixture)),
@@ -42,7 +42,7 @@ def test_each_cost_has_both_directions(cost: Cost, kinds: tuple[type, type]) -> 
 
 
 def test_a_gaussian_is_its_own_reverse_and_a_poisson_sample_is_not() -> None:
-    first, second = directions(PlainGaussian(1.0))
+    first, second = directions(Gaussian(1.0))
     assert first == second
     first, second = directions(PoissonGaussian(0.1, 1.0))
     assert first != second
@@ -51,7 +51,7 @@ def test_a_gaussian_is_its_own_reverse_and_a_poisson_sample_is_not() -> None:
 @pytest.mark.parametrize(
     "cost",
     [
-        PlainGaussian(0.01),
+        Gaussian(0.01),
         PoissonGaussian(0.1, 1e101),
         BallsInBinsGaussian(3, 0.02),
         Laplace(1.0 / 301.0),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from discreet.accounting.costs import PlainGaussian
+from discreet.accounting.costs import Gaussian
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.analyses.shuffled import shuffled_lower
 from discreet.accounting.tight.lattice.bracket import epsilon_bracket
@@ -55,7 +55,7 @@ def test_epochs_add_and_stay_below_the_upper_bound(adjacency: Adjacency) -> None
 
 def _unamplified(noise: float, epochs: int, delta: float = 1e-6) -> float:
     return epsilon_bracket(
-        Composition(((directions(PlainGaussian(noise))[0], epochs),)), delta, 1e-3
+        Composition(((directions(Gaussian(noise))[0], epochs),)), delta, 1e-3
     ).upper
 
 

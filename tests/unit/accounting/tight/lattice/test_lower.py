@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from discreet.accounting.costs import Cost, PlainGaussian, PoissonGaussian
+from discreet.accounting.costs import Cost, Gaussian, PoissonGaussian
 from discreet.accounting.tight.analyses.registry import directions
 from discreet.accounting.tight.interface import Direction
 from discreet.accounting.tight.lattice import lower as module
@@ -42,13 +42,13 @@ def test_it_is_a_lower_bound_whatever_the_parts_are(
         return np.full(len(worth.under) + 1, constant)
 
     monkeypatch.setattr(module, "_balance", wrong)
-    for cost in (PlainGaussian(1.0), PoissonGaussian(0.3, 2.0)):
+    for cost in (Gaussian(1.0), PoissonGaussian(0.3, 2.0)):
         check_below(directions(cost)[0], 0.05)
 
 
 @pytest.mark.parametrize(
     "cost",
-    [PlainGaussian(1.0), PoissonGaussian(0.3, 1.0), PoissonGaussian(0.05, 1.0, replace=True)],
+    [Gaussian(1.0), PoissonGaussian(0.3, 1.0), PoissonGaussian(0.05, 1.0, replace=True)],
 )
 def test_both_measures_are_exact_to_second_order(cost: Cost) -> None:
     def gap(spacing: float) -> float:
