@@ -1,7 +1,7 @@
 # make install   create .venv with everything the tests and the demo need
 # make demo      train a small model privately; writes out/demo.ledger, out/plan.toml and out/report.html
 # make quick     linters and the unit tests that are fast and start no process (under two minutes)
-# make test      linters, types, import contracts, all tests (a few minutes); gets Chromium where there is none (scripts/chromium)
+# make test      linters, types, import contracts, all tests (about 20 minutes on 2 cores); gets Chromium where there is none (scripts/chromium)
 # make test-full the same with the slow suites
 # make bench     benchmarks, printed as tables (with torch, opacus, OpenDP, dp-accounting and prv-accountant as peers; about an hour)
 # make bench-utility  accuracy of every recipe at its certified epsilon, three runs each, and docs/utility.md (fetches public data; one to two hours)
