@@ -5,7 +5,7 @@ else's.
 import functools
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,8 @@ from torch.utils.data import (
 from discreet.errors import ParameterError
 from discreet.training.data.datasets import map_style, mark_tensors_of, tensors_of
 from discreet.training.separation.marks import forget, holds_records
+from discreet.training.separation.proof import Proof
+from discreet.training.separation.states import Mixed
 
 
 class Numbers(Dataset[int]):
@@ -245,10 +247,33 @@ def test_memory_of_the_model_is_left_out() -> None:
     forget(own)
 
 
-def test_what_has_no_memory_of_its_own_is_passed_over() -> None:
-    mark_tensors_of(
-        Holding(x=torch.eye(2).to_sparse(), text="a", numbers=[1, 2], array=ROWS.numpy())
-    )
+def test_texts_numbers_and_arrays_are_passed_over() -> None:
+    assert list(tensors_of(Holding(text="a", numbers=[1, 2], array=ROWS.numpy()))) == []
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch: prototypes
+@pytest.mark.parametrize(
+    ("made", "part"),
+    [
+        (lambda: torch.eye(2).to_sparse(), lambda x: x._values()),
+        (lambda: torch.eye(2).to_sparse_csr(), lambda x: x.col_indices()),
+        (lambda: torch.eye(2).to_sparse_csc(), lambda x: x.values()),
+        (
+            lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
+            lambda x: x.values(),
+        ),
+    ],
+    ids=["coordinates", "rows", "columns", "jagged"],
+)
+def test_t11_tensors_that_are_not_strided_are_marked_and_so_are_their_parts(
+    made: Callable[[], Tensor], part: Callable[[Any], Tensor]
+) -> None:
+    tensor = made()
+    mark_tensors_of(Holding(x=tensor))
+    for marked in (tensor, part(tensor)):
+        state = Proof(2).state(marked)
+        assert isinstance(state, Mixed)
+        assert state.kept
 
 
 def test_data_sets_that_hold_themselves_come_to_an_end() -> None:
