@@ -3,9 +3,11 @@ catches it.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from discreet import _process
@@ -14,10 +16,11 @@ from discreet.randomness import (
     Source,
     Stream,
     _cipher,
-    box_muller,
     gaussian,
+    layers,
     refine,
     source,
+    ziggurat,
 )
 from discreet.units import Randomness
 from support.mutations import Mutation, assert_caught, by_name, replaced
@@ -29,8 +32,15 @@ NOISE = (
 GAUSSIAN = "unit/randomness/test_gaussian.py"
 REFINE = "unit/randomness/test_refine.py"
 SOURCE = "unit/randomness/test_source.py"
+LAYERS = "unit/randomness/test_layers.py"
+TIERS = f"{REFINE}::test_the_tiers_agree_on_adversarial_words[5.5]"
 
 right_derive, right_refine, right_init = _cipher.derive, refine.refine, GaussianNoise.__init__
+right_inverse, right_limit, right_release = (
+    layers._inverse,
+    layers._limit,
+    ziggurat.release_inside,
+)
 
 
 def drops_a_label(position: int) -> Callable[..., bytes]:
@@ -52,14 +62,25 @@ def halved(
     right_init(self, stream, scale=scale / 2, size=size, threads=threads)
 
 
-def never_exchanged(x1: Any, x2: Any, w2: Any, a: Any, out: Any) -> None:
-    out[0::2], out[1::2] = x1, x2
+def a_wrong_entry(edge: int) -> tuple[int, int]:
+    """One layer is a thousandth too narrow for the bell."""
+    lower, upper = right_inverse(edge)
+    return lower, upper - (upper // 1000 if 2**62 < edge < 2**62 + 2**51 else 0)
+
+
+def raw_where_it_is_not_decided(*arguments: Any) -> Any:
+    """What tier 1 leaves keeps its sum."""
+    *_, sums, _, out = arguments
+    before = sums.copy()
+    places, units = right_release(*arguments)
+    out[places] = before[places]
+    return places, units
 
 
 def in_the_order_of_asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refinement bits drawn one after the other instead of by the pair."""
+    """Refinement bits drawn one after the other instead of by the number."""
     counter = iter(range(10**9))
-    wrong = lambda stream, pair, words, scale: right_refine(stream, next(counter), words, scale)  # noqa: E731
+    wrong = lambda stream, number, words, scale: right_refine(stream, next(counter), words, scale)  # noqa: E731
     monkeypatch.setattr(refine, "refine", wrong)
 
 
@@ -102,24 +123,50 @@ MUTATIONS = [
         f"{SOURCE}::test_a_test_key_marks_what_comes_from_it",
     ),
     Mutation(
-        "P19 no pair is ever refined",
-        replaced(box_muller, "decision_threshold", lambda scale: 0.5),
-        f"{REFINE}::test_both_paths_agree_on_adversarial_words[9227468.8]",
+        "P19 no number is ever refined",
+        replaced(ziggurat, "decision_threshold", lambda scale: 0.5),
+        f"{REFINE}::test_the_tiers_agree_on_adversarial_words[9227468.8]",
     ),
     Mutation(
-        "P19 undecided pairs keep their first guess",
-        replaced(gaussian, "refine", lambda stream, pair, words, scale: (0, 0)),
-        f"{GAUSSIAN}::test_every_pair_refined_gives_the_same_numbers",
+        "P19 undecided numbers keep their first guess",
+        replaced(gaussian, "refine", lambda stream, number, words, scale: 0),
+        f"{GAUSSIAN}::test_every_number_refined_gives_the_same_numbers",
     ),
     Mutation(
         "P19 refinement bits in the order of asking",
         in_the_order_of_asking,
-        f"{REFINE}::test_refinement_bits_belong_to_the_pair",
+        f"{REFINE}::test_refinement_bits_belong_to_the_number",
     ),
     Mutation(
-        "P19 the exchange bit is ignored",
-        replaced(box_muller, "_exchange", never_exchanged),
-        f"{REFINE}::test_both_paths_agree_on_adversarial_words[9227468.8]",
+        "P19 a wrong entry in the table of layers",
+        replaced(layers, "_inverse", a_wrong_entry),
+        f"{LAYERS}::test_the_layers_cover_the_bell_and_their_insides_are_under_it",
+    ),
+    Mutation(
+        "P19 points above the bell count as inside",
+        replaced(layers, "_limit", lambda inside, width: right_limit(inside, width) + 2),
+        f"{LAYERS}::test_the_layers_cover_the_bell_and_their_insides_are_under_it",
+    ),
+    Mutation(
+        "P19 a skipped wedge",
+        replaced(ziggurat, "surplus", lambda log, x: np.ones(np.shape(log))),
+        TIERS,
+    ),
+    Mutation(
+        "P19 a number that is not decided keeps its raw sum",
+        replaced(ziggurat, "release_inside", raw_where_it_is_not_decided),
+        "unit/randomness/test_ziggurat.py"
+        "::test_what_is_not_decided_becomes_nan_and_its_sum_is_handed_back",
+    ),
+    Mutation(
+        "P19 an interrupted release leaves raw sums",
+        replaced(gaussian, "nan_on_failure", lambda *_: nullcontext()),
+        f"{GAUSSIAN}::test_no_raw_sum_is_left_when_a_release_breaks_off",
+    ),
+    Mutation(
+        "P20 further words of a block begin anew with every piece",
+        replaced(GaussianNoise, "_rank", lambda self, position, reader: 0),
+        f"{GAUSSIAN}::test_ranks_are_counted_where_they_are_not_known",
     ),
 ]
 

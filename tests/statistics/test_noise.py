@@ -28,15 +28,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
-from discreet.randomness import GaussianNoise, Purpose, Source, box_muller, gaussian, source
+from discreet.randomness import GaussianNoise, Purpose, Source, gaussian, source, ziggurat
 from discreet.randomness._cipher import derive
+from discreet.randomness.layers import COUNT, tables
 from discreet.randomness.refine import refine
+from support.backends import LAZY
 
 ALPHA = 1e-6
 KEY = b"statistics of the noise, key 1.."
-SCALES = (0.5, 1.0, 7.3, 1000.1, 1.1 * 2**23, 2.0**32)
+SCALES = (0.3, 0.5, 1.0, 7.3, 1000.1, 1.1 * 2**23, 2.0**32)
 Floats = NDArray[np.float64]
 
 
@@ -142,65 +144,138 @@ def test_float_noise_is_caught_by_the_lowest_bits() -> None:
 # --- refinement ---
 
 
-def wide_margin(words: NDArray[np.uint64], scale: float, out: Floats) -> NDArray[np.intp]:
-    """A backend that leaves three quarters of the pairs to the exact path."""
-    box_muller.candidates(words, scale, out)
-    fractions = np.random.default_rng(0).random(out.size // 2)
-    return np.flatnonzero(fractions < 0.75)
+def wide_margin(*arguments: Any) -> tuple[NDArray[np.intp], Floats]:
+    """A backend that leaves three quarters of the numbers to the exact path."""
+    *_, spacing, out = arguments
+    units = np.rint(arguments[2] / spacing)
+    places, _ = ziggurat.release_inside(*arguments)
+    chosen = np.flatnonzero(np.random.default_rng(0).random(out.size) < 0.75)
+    chosen = np.union1d(places, chosen)
+    out[chosen] = np.nan
+    return chosen, units[chosen]
 
 
-def near_zero(exact: Callable[..., tuple[int, int]]) -> Callable[..., tuple[int, int]]:
-    def wrong(*arguments: Any) -> tuple[int, int]:
-        x1, x2 = exact(*arguments)
-        return int(x1 * 0.95), x2  # rounds towards zero, by 5 %
+WIDE = LAZY._replace(release=wide_margin)
+
+
+def near_zero(exact: Callable[..., int]) -> Callable[..., int]:
+    def wrong(*arguments: Any) -> int:
+        return int(exact(*arguments) * 0.95)  # rounds towards zero, by 5 %
 
     return wrong
 
 
 def test_what_is_left_to_refinement_has_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = draw(40_000, 7.3)
-    monkeypatch.setattr(gaussian, "_backend", lambda: wide_margin)
-    assert np.array_equal(draw(40_000, 7.3), expected)
+    expected = draw(20_000, 7.3)
+    monkeypatch.setattr(gaussian, "_backend", lambda: WIDE)
+    assert np.array_equal(draw(20_000, 7.3), expected)
     assert fits(expected, 7.3)
 
 
-@pytest.mark.parametrize("answer", [lambda *_: (0, 0), near_zero(refine)])
+@pytest.mark.parametrize("answer", [lambda *_: 0, near_zero(refine)])
 def test_a_wrong_refinement_is_caught(
-    monkeypatch: pytest.MonkeyPatch, answer: Callable[..., tuple[int, int]]
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[..., int]
 ) -> None:
-    monkeypatch.setattr(gaussian, "_backend", lambda: wide_margin)
+    monkeypatch.setattr(gaussian, "_backend", lambda: WIDE)
     monkeypatch.setattr(gaussian, "refine", answer)
-    assert not fits(draw(40_000, 7.3), 7.3)
+    assert not fits(draw(20_000, 7.3), 7.3)
 
 
 def test_a_missing_refinement_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fast path in float32 cannot decide numbers above 2^24. Refined, they are right; left as
     they are, they are even.
     """
-    expected = draw(100_000, 2.0**23)
+    expected = draw(60_000, 2.0**23)
 
-    def coarse(words: NDArray[np.uint64], scale: float, out: Floats) -> NDArray[np.intp]:
-        found = box_muller.candidates(words, scale, out)
+    def coarse(*arguments: Any) -> tuple[NDArray[np.intp], Floats]:
+        *_, out = arguments
+        places, _ = ziggurat.release_inside(*arguments)
+        large = np.flatnonzero(np.abs(out) >= 2.0**24)
         out[:] = out.astype(np.float32)
-        large = np.abs(out.reshape(-1, 2)).max(axis=1) >= 2.0**24
-        return np.union1d(found, np.flatnonzero(large)).astype(np.intp)
+        left = np.union1d(places, large)
+        out[left] = np.nan
+        return left, np.zeros(left.size)
 
-    def unrefined(words: NDArray[np.uint64], scale: float, out: Floats) -> NDArray[np.intp]:
-        coarse(words, scale, out)
-        return np.empty(0, np.intp)
+    def unrefined(*arguments: Any) -> tuple[NDArray[np.intp], Floats]:
+        *_, out = arguments
+        places, units = ziggurat.release_inside(*arguments)
+        out[:] = out.astype(np.float32)
+        return places, units
 
-    monkeypatch.setattr(gaussian, "_backend", lambda: coarse)
-    assert np.array_equal(draw(100_000, 2.0**23), expected)
-    monkeypatch.setattr(gaussian, "_backend", lambda: unrefined)
-    assert not lowest_bits_fit(draw(100_000, 2.0**23))
+    monkeypatch.setattr(
+        gaussian,
+        "_backend",
+        lambda: ziggurat.IN_NUMPY._replace(release=coarse),
+    )
+    assert np.array_equal(draw(60_000, 2.0**23), expected)
+    monkeypatch.setattr(
+        gaussian,
+        "_backend",
+        lambda: ziggurat.IN_NUMPY._replace(release=unrefined),
+    )
+    assert not lowest_bits_fit(draw(60_000, 2.0**23))
+
+
+# --- layers ---
+
+
+def beyond_r_fits(numbers: Floats, scale: float) -> bool:
+    """The count beyond r, binomial with a mean above 40: its probability comes from the error
+    function, and alpha is split between both sides.
+    """
+    end = np.ceil(scale * ziggurat.R_FLOAT) - 0.5
+    count, p = int(np.sum(np.abs(numbers) > end)), 2.0 * float(ndtr(-end / scale))
+    low, high = binom.ppf([ALPHA / 2, 1.0 - ALPHA / 2], numbers.size, p)
+    return bool(low <= count <= high)
+
+
+def test_the_tail_has_its_share() -> None:
+    assert beyond_r_fits(draw(4_000_000, 1000.1), 1000.1)
+
+
+def test_a_tail_that_is_cut_off_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = ziggurat._tails
+
+    def cut(f: Floats, height: NDArray[np.uint64]) -> tuple[Floats, Floats]:
+        distance, over = right(f, height)
+        return distance * 0.0 - 0.1, over
+
+    monkeypatch.setattr(ziggurat, "_tails", cut)
+    monkeypatch.setattr(gaussian, "_backend", lambda: ziggurat.IN_NUMPY)
+    assert not beyond_r_fits(draw(4_000_000, 1000.1), 1000.1)
+
+
+def test_wedges_that_are_skipped_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is outside is accepted: the densities of the layers, and not that of the bell. The
+    numbers outside are looked at by themselves, as they are one in a thousand of all.
+    """
+    words = np.random.default_rng(8).integers(0, 2**64, 3_000_000, dtype=np.uint64)
+    first = words[ziggurat.is_outside(words)]
+    further = np.random.default_rng(9).integers(0, 2**64, (first.size, 5), dtype=np.uint64)
+    right = second_attempts(first, further)
+    assert abs(right - share_rejected()) < 6 * (share_rejected() / first.size) ** 0.5
+    monkeypatch.setattr(ziggurat, "surplus", lambda log, x: np.ones(np.shape(log)))
+    assert second_attempts(first, further) == 0.0
+
+
+def second_attempts(first: NDArray[np.uint64], further: NDArray[np.uint64]) -> float:
+    """Share of the numbers outside whose first attempt is rejected."""
+    return len(ziggurat._attempt(first, further[:, 0], 1.0)[1]) / first.size
+
+
+def share_rejected() -> float:
+    """What is above the bell, as a share of what is not inside: from areas alone."""
+    table = tables()
+    area = float(table.heights[1] * table.twice_widths[1] / 2)
+    above = 1.0 - float(np.sqrt(np.pi / 2)) / (COUNT * area)
+    return above / float(np.mean(1.0 - 2.0 * np.maximum(table.limits, 0.0)))
 
 
 # --- several numbers ---
 
 
-def test_numbers_of_a_pair_neighbours_steps_and_lanes_are_independent() -> None:
+def test_neighbours_steps_and_lanes_are_independent() -> None:
     numbers = draw(400_000, 1000.1)
-    assert independent(numbers[0::2], numbers[1::2])
     assert independent(numbers[:-1], numbers[1:])
     assert independent(numbers, draw(400_000, 1000.1, step=1))
     assert independent(numbers, draw(400_000, 1000.1, lane=1))
@@ -215,15 +290,17 @@ def test_purposes_are_independent() -> None:
     assert independent(a, b)
 
 
-def test_half_a_pair_used_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def halves(words: NDArray[np.uint64], scale: float, out: Floats) -> NDArray[np.intp]:
-        found = box_muller.candidates(words, scale, out)
-        out[1::2] = np.where(
-            words[1::2] >> np.uint64(63), out[0::2], -out[0::2]
-        )  # each half on its own has the right law
-        return found
+def test_a_word_that_serves_two_numbers_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(*arguments: Any) -> tuple[NDArray[np.intp], Floats]:
+        words, *others = arguments
+        words[1::2] = words[0::2] ^ (words[1::2] & np.uint64(1 << 63))
+        return ziggurat.release_inside(words, *others)
 
-    monkeypatch.setattr(gaussian, "_backend", lambda: halves)
+    monkeypatch.setattr(
+        gaussian,
+        "_backend",
+        lambda: ziggurat.IN_NUMPY._replace(release=twice),
+    )
     numbers = draw(40_000, 1000.1)
     assert fits(numbers[0::2], 1000.1)
     assert not independent(numbers[0::2], numbers[1::2])

@@ -1,13 +1,14 @@
-"""A proof by program of the error bound of `randomness.box_muller`.
+"""A proof by program of the error bounds of `randomness.ziggurat`.
 
 `Bounded` is a number that carries a proof: for every point of a cell, the *true* value is in [lo,
-hi], and what float64 computes differs from it by at most err. It answers NumPy's ufuncs, so the
-library's own functions `radius`, `sine_cosine` and `cartesian` run on it unchanged, over cells that
-cover the window. "True" means the real-valued map for *all* further bits:
+hi], and what float64 computes differs from it by at most err. It answers operators and NumPy's
+ufuncs, so the library's own functions `ordinate`, `minus_log` and `surplus` run on it unchanged,
+over cells that cover what they are used for. "True" means the real-valued map for *all* further
+bits:
 
-*   U enters with the error of its conversion to float64 and with the width of its prefix; so does
-    the angle.
-*   The true function is a polynomial plus a rest. The rest is bounded here in integer arithmetic,
+*   Positions and heights enter with the width of their prefix, and with the error of a conversion
+    to float64; table entries with their rounding.
+*   The true logarithm is a polynomial plus a rest. The rest is bounded here in integer arithmetic,
     and its bound is the error of the constant coefficient, so that it is carried along as the rest
     itself would be.
 *   Every operation adds half a unit in the last place of its result, and 2^-1022 for what a
@@ -20,24 +21,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from discreet.randomness import box_muller
-from discreet.randomness._enclosures import half_pi, minus_log
+from discreet.randomness import ziggurat
+from discreet.randomness._enclosures import minus_log
+from discreet.randomness.layers import HEIGHT_BITS, R_BITS, R, layers, tables
 
 _HALF_ULP = 2.0**-53
+_PREFIX = 2.0**-52  # of a position
 _FLUSHED = 2.0**-1022
 _WIDER = 2.0**-48  # relative; each end is the result of at most a few roundings
 _BITS = 200
 _ONE = 1 << _BITS
 
 
-class Bounded:
+class Bounded(NDArrayOperatorsMixin):
     """Cells with an enclosure of the true value and a bound on |computed - true|."""
 
     def __init__(self, lo: Any, hi: Any, err: Any = 0.0) -> None:
@@ -49,13 +54,7 @@ class Bounded:
     def size(self) -> NDArray[np.float64]:
         return np.asarray(np.maximum(np.abs(self.lo), np.abs(self.hi)))
 
-    def spread(self, *axes: int) -> Bounded:
-        """The same cells with further axes of length 1."""
-        return Bounded(*(np.expand_dims(x, axes) for x in (self.lo, self.hi, self.err)))
-
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Bounded, ...]
-    ) -> None:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any) -> Bounded:
         if method != "__call__":
             raise TypeError(method)
         arguments = [x if isinstance(x, Bounded) else Bounded(x, x) for x in inputs]
@@ -65,7 +64,7 @@ class Bounded:
             lo, hi = lo - slack, hi + slack
             err = err * (1 + _WIDER)
             err = err + (np.maximum(np.abs(lo), np.abs(hi)) + err) * _HALF_ULP + _FLUSHED
-        out[0].lo, out[0].hi, out[0].err = lo, hi, err * (1 + _WIDER)
+        return Bounded(lo, hi, err * (1 + _WIDER))
 
 
 def _add(a: Bounded, b: Bounded) -> tuple[Any, Any, Any]:
@@ -94,49 +93,33 @@ def _divide(a: Bounded, b: Bounded) -> tuple[Any, Any, Any]:
     return lo, hi, (a.err + np.maximum(np.abs(lo), np.abs(hi)) * (1 + _WIDER) * b.err) / least
 
 
-def _sqrt(a: Bounded) -> tuple[Any, Any, Any]:
-    least = a.lo - a.err
-    if np.any(least <= 0.0):
-        raise ArithmeticError("a square root that may be of zero")
-    return np.sqrt(a.lo), np.sqrt(a.hi), a.err / (np.sqrt(a.lo) + np.sqrt(least))
-
-
 _RULES: dict[np.ufunc, Any] = {
     np.add: _add,
     np.subtract: _subtract,
     np.multiply: _multiply,
     np.divide: _divide,
-    np.sqrt: _sqrt,
 }
 
 
-# --- the rests of the polynomials ---
+# --- the rest of the polynomial ---
+
+
+def root_half() -> float:
+    """Where mantissas begin."""
+    return float(ziggurat._BITS_OF_ROOT.view(np.float64))
 
 
 def log_rest() -> float:
-    """Bound on |4 atanh(z)/z - polynomial(z^2)| for the largest z^2 that a mantissa in
+    """Bound on |2 atanh(z)/z - polynomial(z^2)| for the largest z^2 that a mantissa in
     sqrt(1/2)*[1, 2] gives.
     """
-    root = Fraction(float(box_muller._ROOT_HALF.view(np.float64))) / 2**63
+    root = Fraction(root_half())
     largest = max((1 - root) / (1 + root), (2 * root - 1) / (2 * root + 1)) ** 2 + Fraction(
         1, 10**9
     )
-    series = [Fraction(4, 2 * k + 1) for k in range(30)]
-    tail = 4 * largest**30 / (1 - largest)
-    return _rest(series, box_muller.LOG, largest) + float(tail)
-
-
-def sine_rest() -> float:
-    """Bound on |sin(pi f/2)/f - polynomial(f^2)| for f^2 <= 1/4."""
-    half = Fraction(
-        half_pi(_BITS)[0], _ONE
-    )  # below pi/2 by less than 2^-180: covered by the slack in _rest
-    series, term = [], half
-    for k in range(20):
-        series.append(term)
-        term *= -half * half / ((2 * k + 2) * (2 * k + 3))
-    largest = Fraction(1, 4) + Fraction(1, 10**9)
-    return _rest(series, box_muller.SINE, largest) + float(abs(term))  # alternating, falling
+    series = [Fraction(2, 2 * k + 1) for k in range(30)]
+    tail = 2 * largest**30 / (1 - largest)
+    return _rest(series, ziggurat.LOG, largest) + float(tail)
 
 
 def _rest(
@@ -145,7 +128,7 @@ def _rest(
     """The largest |D| on [0, largest] for D = series - polynomial.
 
     In a cell with middle m and half width h: |D| <= |D(m)| + h |D'(m)| + h^2/2 max |D''|, the last
-        by absolute values.
+    by absolute values.
     """
     padded = [*coefficients, *[0.0] * (len(series) - len(coefficients))]
     difference = [s - Fraction(c) for s, c in zip(series, padded, strict=True)]
@@ -169,66 +152,125 @@ def _horner(coefficients: Sequence[int], t: int) -> int:
     return value
 
 
-# --- the cells ---
+# --- the three bounds ---
 
 
-def mantissas(fine: int) -> tuple[NDArray[np.float64], ...]:
-    """(lo, hi, exponent) of cells of u = mantissa * 2^exponent over [LOWEST, HIGHEST];
-    mantissa/2^63 in sqrt(1/2)*[1, 2].
+@dataclass(frozen=True)
+class Errors:
+    """The largest errors, in units of the scale for x.
+
+    inside: of x, for a position that is inside of its layer.
+    tail: of x, in the tail.
+    surplus: of -ln y - x^2/2, in layers and in the tail.
     """
-    root, top = float(box_muller._ROOT_HALF.view(np.float64)), 2.0**63
-    cells = []
-    for exponent in range(-63, 1):
-        lowest = max(root, box_muller.LOWEST * 2.0**-exponent)
-        if lowest >= 2 * root:
-            continue
-        if exponent:
-            edges = np.linspace(lowest, 2 * root, 8 * fine)
-        else:  # towards 1 the cells shrink with the distance from 1
-            near = top - (top - box_muller.HIGHEST) * 2.0 ** np.arange(0, 64, 1 / fine)
-            edges = np.unique([lowest, *near[near > lowest], box_muller.HIGHEST])
-        cells += [(lo, hi, exponent) for lo, hi in itertools.pairwise(edges)]
-    return tuple(np.array(column, float) for column in zip(*cells, strict=True))
+
+    inside: float
+    tail: float
+    surplus: float
 
 
-def largest_error(fine: int = 6) -> float:
-    """Largest |x computed - x| / scale over the whole window, all angles, all scales and all
+def largest_errors(fine: int = 6) -> Errors:
+    """Walk the functions of the fast paths over all positions, heights, layers and scales, with all
     further bits.
     """
-    log, sine = log_rest(), sine_rest()
     ln2 = [Fraction(end, _ONE) for end in minus_log(1, 1, _BITS)]
-    constant = Fraction(box_muller.MINUS_TWO_LN_2) * 2**52
-    off = max(abs(constant + 2 * end) for end in ln2)
-    lo, hi, exponent = mantissas(fine)
-    err = hi * _HALF_ULP + 2.0**-exponent * (1 + _WIDER)
-    edges = np.linspace(-0.5, 0.5, 8 * fine + 1)
-    scales = np.linspace(1.0, 2.0, 2 * fine + 1)  # a power of two in the scale is exact
+    off = max(abs(Fraction(ziggurat.MINUS_LN_2) + end) for end in ln2)
     with (
-        patch.object(box_muller, "_LOG", _with_rest(box_muller.LOG, log)),
-        patch.object(box_muller, "_SINE", _with_rest(box_muller.SINE, sine)),
-        patch.object(
-            box_muller, "_MINUS_TWO_LN_2", _around(box_muller.MINUS_TWO_LN_2, float(off) * 2.0**-52)
-        ),
+        patch.object(ziggurat, "_L0", _around(ziggurat.LOG[0], log_rest())),
+        patch.object(ziggurat, "MINUS_LN_2", _around(ziggurat.MINUS_LN_2, float(off))),
     ):
-        r, s, c, unused = (Bounded(0, 0) for _ in range(4))
-        mantissa = Bounded(lo - err, hi + err, err).spread(1)
-        power = Bounded(exponent * 2.0**52, exponent * 2.0**52).spread(1)
-        box_muller.radius(*_any(mantissa, power, Bounded(scales[:-1], scales[1:]), unused, r))
-        f = Bounded(
-            edges[:-1], edges[1:] + 2.0**-52, 2.0**-52
-        )  # computed: t*2^-52 - 1/2; true: up to 2^-52 above
-        box_muller.sine_cosine(*_any(f, s, c))
-        box_muller.cartesian(*_any(r.spread(2), s, c))
-    return float(max(np.max(x.err / scales[:-1, None]) for x in (s, c)))
+        distance, tail = _tail(fine)
+        return Errors(_inside(fine), distance, max(_wedge(fine), tail))
 
 
-def _any(*values: Bounded) -> Any:
-    return values
+def _inside(fine: int) -> float:
+    """Walk x = f * (2 W * scale); a power of two in the scale is exact."""
+    scale = _mantissa_of_scale(fine)
+    width = _rounded(tables().twice_widths[:, None, None])
+    edges = np.linspace(-0.5, 0.5, 2 * fine + 1)
+    x = _position(edges) * (width * scale)
+    return float(np.max(x.err / scale.lo))
+
+
+def _wedge(fine: int) -> float:
+    table = tables()
+    v_err = _HALF_ULP + 2.0**-64
+    v = Bounded(2.0**-20 - v_err, 1.0 + v_err, v_err)
+    y: Any = ziggurat.ordinate(_rounded(table.edges[1:-1]), _rounded(table.heights[1:]), v)
+    relative = float(np.max(y.err / (y.lo - y.err)))
+    log_err = _log_error(relative, -14, fine)
+
+    # |x| = |f| * 2 W up to r, and logarithms up to -ln Y_1 < 9.7.
+    size = _position(np.linspace(0.0, 0.5, 2 * fine + 1)) * _rounded(table.twice_widths[1:, None])
+    over: Any = ziggurat.surplus(Bounded(0.0, 9.7, log_err), size)
+    return float(np.max(over.err))
+
+
+def _tail(fine: int) -> tuple[float, float]:
+    """Errors of x and of the surplus for U and V in their windows."""
+    # 1 - 2 |f| is exact, and its prefix twice that of f; U is at most 1.
+    prefix = 2 * _PREFIX
+    share = Bounded(0.0, 1.0 / ziggurat.TAIL_AREA + 2.0**-20, prefix)
+    u: Any = share * _rounded(np.array(ziggurat.TAIL_AREA))
+    worst_x, worst_over = 0.0, 0.0
+    v_log = _log_error(_HALF_ULP + 2.0**-44 * (1 + _WIDER), -20, fine)
+    lowest = int(np.log2(ziggurat.LEAST_TAIL))
+    scale = _mantissa_of_scale(fine)
+
+    for exponent in range(lowest, 1):
+        relative = float(u.err) / (2.0**exponent * root_half())
+        log = Bounded(0.0, -exponent * 0.7 + 0.4, _log_error(relative, exponent, fine, exponent))
+        distance: Any = log * _rounded(np.array(ziggurat.INVERSE_R))
+        x: Any = (distance + _rounded(np.array(ziggurat.R_FLOAT))) * scale
+        over: Any = ziggurat.surplus(Bounded(0.0, 14.0, v_log), distance)
+        worst_x = max(worst_x, float(np.max(x.err / scale.lo)))
+        worst_over = max(worst_over, float(np.max(over.err)))
+
+    return worst_x, worst_over + _gap_at_r()
+
+
+def _gap_at_r() -> float:
+    """r^2/2 + ln Y_1 >= 0, which the fast path takes for 0."""
+    lo, _ = minus_log(layers().edges[1], HEIGHT_BITS, _BITS)
+    return float(Fraction(R**2, 1 << 2 * R_BITS + 1) - Fraction(lo, _ONE))
+
+
+def mantissas(fine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cells over sqrt(1/2) * [1, 2], which shrink towards 1: there the logarithm is small."""
+    root = root_half()
+    near = 2.0 ** -np.arange(2.0, 40.0, 4.0 / fine)
+    wide = np.linspace(root, 2 * root, 8 * fine)
+    edges = np.unique([*wide, *(1.0 - near), 1.0, *(1.0 + near)])
+    return edges[:-1], edges[1:]
+
+
+def _log_error(relative: float, lowest: int, fine: int, highest: int = 0) -> float:
+    """Largest error of `minus_log` for arguments with this relative error on entry."""
+    lo, hi = mantissas(fine)
+    err = hi * relative * (1 + _WIDER)
+    worst = 0.0
+    for exponent in range(lowest, highest + 1):
+        log: Any = ziggurat.minus_logarithm(Bounded(lo - err, hi + err, err), float(exponent))
+        worst = max(worst, float(np.max(log.err)))
+    return worst
+
+
+def _position(edges: NDArray[np.float64]) -> Bounded:
+    """Cells of f; computed: t*2^-52 - 1/2, true: up to 2^-52 above, or below for |f|."""
+    cells = np.array([*itertools.pairwise(edges)])
+    return Bounded(cells[:, 0] - _PREFIX, cells[:, 1] + _PREFIX, _PREFIX)
+
+
+def _mantissa_of_scale(fine: int) -> Bounded:
+    edges = np.linspace(1.0, 2.0, 2 * fine + 1)
+    return Bounded(edges[:-1, None], edges[1:, None])
+
+
+def _rounded(values: NDArray[np.float64]) -> Bounded:
+    """Table entries: the truth is half a unit in the last place away at most."""
+    err = np.abs(values) * _HALF_ULP * (1 + _WIDER)
+    return Bounded(values - err, values + err, err)
 
 
 def _around(value: float, err: float) -> Bounded:
     return Bounded(value - err, value + err, err)
-
-
-def _with_rest(coefficients: Sequence[float], rest: float) -> tuple[Bounded, ...]:
-    return _around(coefficients[0], rest), *(Bounded(c, c) for c in coefficients[1:])

@@ -53,6 +53,7 @@ class Release(Mapping[str, NDArray[np.float64]]):
         noise_std, divisors = {}, {}
 
         for group, noised in groups:
+            divisor = group.divisor(expected_batch_size)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
                 sums[leaf] = noised[leaf]
 
@@ -62,7 +63,7 @@ class Release(Mapping[str, NDArray[np.float64]]):
 
                 # The group's noise is in the unit in which it clips, hence scaled back as well.
                 noise_std[leaf] = group.noise_std * scale
-                divisors[leaf] = group.divisor(expected_batch_size)
+                divisors[leaf] = divisor
 
         return cls(sample.step, sample.batch, sums, noise_std, divisors)
 

@@ -7,7 +7,7 @@ So every step from sum to release is exact:
 
 For a spacing g that is a power of two, x/g and k*g are exact in float64, and integers below 2^53
 add exactly. So the release g*(S + round(s*Z)) is a function of S*g + (s*g)*Z alone: post-processing
-of the ideal Gaussian mechanism (docs/proofs/noise.md, sections 1 and 5).
+of the ideal Gaussian mechanism (docs/proofs/noise.md, sections 1 and 7).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ the locals of every frame.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,9 +116,14 @@ def derive(reveal: Callable[[], bytes], *labels: str) -> bytes:
     _check()
 
     # Every label comes with its length, so that different lists are different inputs.
-    names = [label.encode() for label in ("discreet", *labels)]
-    info = b"".join([len(name).to_bytes(4, "big") + name for name in names])
+    info = b"".join(map(_with_length, ("discreet", *labels)))
     return HKDFExpand(SHA256(), 32, info).derive(reveal())
+
+
+@lru_cache(256)
+def _with_length(label: str) -> bytes:
+    name = label.encode()
+    return len(name).to_bytes(4, "big") + name
 
 
 @cache

@@ -1,16 +1,15 @@
-"""Proven enclosures of logarithm, sine and cosine, in integers.
+"""Proven enclosures of the logarithm, in integers.
 
 A number y is enclosed by two integers: lo <= y * 2^bits <= hi. Divisions and shifts round down;
 what they lose is counted and added to hi: enclosures are rounded outward. The counts are derived at
-each function; docs/proofs/noise.md, section 4, puts them together. A *unit* is 2^-bits.
+each function; docs/proofs/noise.md, section 6, puts them together. A *unit* is 2^-bits.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from math import isqrt
 
-__all__ = ["atanh", "enclosed_sine_cosine", "half_pi", "minus_log"]
+__all__ = ["atanh", "minus_log"]
 
 # ln is tabulated at 64 points per octave.
 _TABLE_BITS = 6
@@ -45,31 +44,6 @@ def _log_of_point(point: int, bits: int) -> _Enclosure:
     return 2 * lo, 2 * hi
 
 
-@cache
-def half_pi(bits: int) -> _Enclosure:
-    """Enclose pi/2 = 8 arctan(1/5) - 2 arctan(1/239), Machin's formula of 1706."""
-    (a_lo, a_hi), (b_lo, b_hi) = (_arctan_of_inverse(n, bits) for n in (5, 239))
-    return 8 * a_lo - 2 * b_hi, 8 * a_hi - 2 * b_lo
-
-
-def _arctan_of_inverse(n: int, bits: int) -> _Enclosure:
-    """Enclose arctan(1/n) by its alternating series: sum of (-1)^k / ((2k+1) n^(2k+1)).
-
-    Each power and each term loses less than 2 units, up or down; what is left out is below 2.
-    """
-    power = (1 << bits) // n
-    total, odd, sign = 0, 1, 1
-
-    while power:
-        total += sign * (power // odd)
-        power //= n * n
-        odd += 2
-        sign = -sign
-
-    slack = 2 * (odd // 2) + 2
-    return total - slack, total + slack
-
-
 def minus_log(numerator: int, exponent: int, bits: int) -> _Enclosure:
     """Enclose -ln(numerator / 2^exponent) for 0 < numerator <= 2^exponent.
 
@@ -90,38 +64,3 @@ def minus_log(numerator: int, exponent: int, bits: int) -> _Enclosure:
     # -ln = powers * ln 2 - ln(point/64) - 2 atanh(...): a lower end takes upper ends away.
     powers = exponent - k
     return max(powers * two_lo - p_hi - 2 * d_hi, 0), powers * two_hi - p_lo - 2 * d_lo
-
-
-def enclosed_sine_cosine(numerator: int, exponent: int, bits: int) -> tuple[_Enclosure, _Enclosure]:
-    """Enclose sine and cosine of all angles from f*pi/2 to (f + 2^-exponent)*pi/2.
-
-    Here f = numerator / 2^exponent is in [0, 1/2). Let y = floor(f * lower pi/2 * 2^bits) stand for
-    the angle; its sine is at most that of the true angle, and less by at most the difference of the
-    angles. In the series of y the square loses less than 1 unit, every term less than 2 since
-    1 + (2 + 1)/6 < 2, and the terms after the last one less than 1 together. Over the interval the
-    sine rises by less than pi/2 * 2^-exponent < 2^(1 - exponent). The cosine follows by
-    sqrt(1 - sine^2).
-    """
-    pi_lo, pi_hi = half_pi(bits)
-    angle = numerator * pi_lo >> exponent
-
-    # What the angle lost; as much at most as the sine did, whose slope is at most 1.
-    lost = (numerator * (pi_hi - pi_lo) >> exponent) + 2
-    square = angle * angle >> bits
-    term, total, k = angle, angle, 1
-
-    while term:
-        term = (term * square >> bits) // ((k + 1) * (k + 2))
-        k += 2
-        total += term if k % 4 == 1 else -term
-
-    # 2 for each term and, with room to spare, 3 for the square and for what follows the last term;
-    # upward also what the angle lost, and what the sine rises by over the interval.
-    slack = 2 * (k // 2) + 3
-    full = 1 << bits
-    lo = max(total - slack, 0)
-    hi = min(total + slack + lost + ((2 << bits) >> exponent) + 1, full)
-
-    # The cosine falls where the sine rises: the ends change places.
-    unit = full << bits
-    return (lo, hi), (isqrt(unit - hi * hi), min(isqrt(unit - lo * lo) + 1, full))

@@ -18,10 +18,10 @@ from discreet import _validate as check
 from discreet._process import Misuse, SingleUse
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
-from discreet.randomness.gaussian import GaussianNoise, prepare, publish_noise
+from discreet.randomness.gaussian import GaussianNoise, nan_on_failure, prepare
 from discreet.randomness.source import Stream
 
-__all__ = ["NoiseAhead"]
+__all__ = ["NoiseAhead", "publish_noise"]
 
 # Numbers released at a time: what lies between grid and release stays in the cache.
 _CHUNK = 2**14
@@ -58,6 +58,7 @@ class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
     | sums with NaN, infinities or too large | `NumericsError`; the noise can still be used |
     | a second `release`, or one after `close` | `RandomnessMisuse` |
     | `noise_std` of 0, infinite or NaN | `ParameterError`; the stream is unused |
+    | an interruption of `release` | the target is NaN everywhere; the noise is used up |
 
     >>> from discreet.randomness import Purpose, Source
     >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
@@ -118,11 +119,15 @@ class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
         self._thread.join()
         numbers = self._work.hand_over()
 
-        for start in range(0, values.size, _CHUNK):
-            piece = slice(start, start + _CHUNK)
-            units = self._grid.integers(values[piece])
-            units += numbers[piece]
-            publish_noise(units, self._grid, target[piece])
+        with nan_on_failure(target):
+            for start in range(0, values.size, _CHUNK):
+                piece = slice(start, start + _CHUNK)
+
+                # `prepare` looked at both ends of these values, so the integers need no check here.
+                units = np.empty(values[piece].size)
+                self._grid.checked_integers(values[piece], units)
+                units += numbers[piece]
+                publish_noise(units, self._grid, target[piece])
 
         return target.reshape(sums.shape) if out is None else out
 
@@ -151,6 +156,13 @@ class NoiseAhead(SingleUse, copied=_COPIED, forked=_FORKED):
         return f"NoiseAhead(size={self._size}, {'ready' if self._work.ready else 'not ready'})"
 
 
+def publish_noise(units: NDArray[np.float64], grid: Grid, target: NDArray[np.floating]) -> None:
+    """Write a release: noised integers times the spacing, exactly, then one cast of `units`."""
+    with np.errstate(over="ignore", under="ignore"):
+        np.multiply(units, grid.spacing, out=units)
+        np.copyto(target, units, casting="same_kind")
+
+
 class _Work:
     """The numbers that the background thread fills and their owner takes."""
 
@@ -173,7 +185,8 @@ class _Work:
                     return
 
                 # Zeros are integers: `add_to` would check what is known.
-                self._noise._add(numbers[start : start + _PIECE])  # noqa: SLF001
+                piece = numbers[start : start + _PIECE]
+                self._noise._release(piece, piece, 1.0)  # noqa: SLF001
 
             self.ready = True
         except Exception as error:  # noqa: BLE001  (raised where somebody waits for the noise)

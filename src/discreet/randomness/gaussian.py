@@ -7,18 +7,18 @@ The noise is round(scale * Z) for a standard normal Z: the nearest integer.
 Guarantee: with ideal bits and integers S, g*(S + round(scale*Z)) = g*round((g*S + noise_std*Z)/g)
 for a spacing g: this is a function of what the ideal Gaussian mechanism gives, so that every
 analysis of it holds, and nothing is added to delta (docs/proofs/noise.md, section 1). Every step
-from the integers on is exact in float64 (section 5); the cast at the end is post-processing.
+from the integers on is exact in float64 (section 7); the cast at the end is post-processing.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import pairwise
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,64 +28,50 @@ from discreet import _validate as check
 from discreet._process import Misuse, SingleUse
 from discreet.errors import NumericsError, ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
-from discreet.randomness import box_muller
-from discreet.randomness._cipher import Cursor
+from discreet.randomness import ziggurat
+from discreet.randomness.addresses import BLOCK_SIZE, MOST_NUMBERS, PIECE_SIZE, Reader
 from discreet.randomness.refine import LARGEST, refine
 from discreet.randomness.source import Purpose, Stream
 
-__all__ = ["GaussianNoise", "announce_noise", "prepare", "publish_noise", "release", "release_all"]
+__all__ = [
+    "GaussianNoise",
+    "announce_noise",
+    "nan_on_failure",
+    "prepare",
+    "release",
+    "release_all",
+]
 
-# With a scale of at most 2^32 the noise stays below 2^35 on the fast path (noise.md, section 5).
+# With a scale of at most 2^32 the noise stays below 2^35 on the fast paths (noise.md, section 7).
 _SMALLEST_SCALE = 2.0**-32
 _LARGEST_SCALE = 2.0**32
 
-# Positions of the noise that are worked on at a time: where only noise is added (a cipher takes
-# some microseconds to start), in a release (sums, words and integers stay in the cache), and where
-# no cipher is needed.
-_CHUNK = 4 * box_muller.CHUNK
-_RELEASED = 2 * box_muller.CHUNK
-_PIECE = 2 * box_muller.CHUNK
-
 # Positions for which one more thread pays.
-_WORTH = 2**17
+_WORTH = 2**19
 
 # Numbers that NumPy takes about as long for as compiling takes.
 _WORTH_COMPILING = 2**27
 
+_Words = NDArray[np.uint64]
 _Floats = NDArray[np.float64]
 _Numbers = NDArray[np.floating]
 
-# Work on the numbers first ... last - 1 of an array whose number 0 has this position.
-_Part = Callable[[int, int, int], None]
-
-# Words, scale and where the integers go, to the indices of the pairs that are not decided.
-_Candidates = Callable[[NDArray[np.uint64], float, _Floats], NDArray[np.intp]]
+# Sums of a part, where they go, and the position of their first number.
+_Part = Callable[[_Numbers, _Numbers, int], None]
 
 
-class _Reader:
-    """Reads the words of a stream for one thread, with one buffer and as few ciphers as can be."""
+@contextmanager
+def nan_on_failure(*targets: _Numbers) -> Iterator[None]:
+    """Make every number NaN if an exception or an interruption comes.
 
-    __slots__ = ("_cursor", "_stream", "_words")
-
-    def __init__(self, stream: Stream, size: int) -> None:
-        self._stream = stream
-
-        # Two more than the piece: it may cut a pair at either end.
-        self._words = np.empty(size + 2, np.uint64)
-        self._cursor = Cursor()
-
-    def read(self, start: int, count: int) -> NDArray[np.uint64]:
-        words = self._words[:count]
-
-        # Fewer words would leave sums without noise.
-        if words.size != count:
-            raise RandomnessMisuse(
-                expected=f"at most {words.size} words at once",
-                got=f"{count}",
-                do="Read them in pieces.",
-            )
-        self._stream.fill(words, start, self._cursor)
-        return words
+    Sums are released in their own place: what was not noised yet would be taken for a release.
+    """
+    try:
+        yield
+    except BaseException:
+        for target in targets:
+            target.fill(np.nan)
+        raise
 
 
 _COPIED = Misuse(
@@ -103,9 +89,11 @@ class GaussianNoise(SingleUse, copied=_COPIED):
     |---|---|
     | `scale` 0, infinite, NaN, or outside of 2^-32 ... 2^32 | `ParameterError`; stream unused |
     | `scale` 2^-32 | the integers are 0, as round(scale * Z) is |
+    | `size` above 2^31 | `ParameterError`; stream unused |
     | `size` 0, or `take(0)` | nothing is read, nothing added |
     | more numbers than are left | `RandomnessMisuse`; nothing was added |
     | `add_to`: NaN, infinity, a fraction, 2^52 or more | `NumericsError`; nothing was added |
+    | an interruption while noise is added | all integers are NaN; the positions are used up |
 
     >>> from discreet.randomness import Source
     >>> stream = Source.system().stream(Purpose.NOISE, step=0)
@@ -124,7 +112,17 @@ class GaussianNoise(SingleUse, copied=_COPIED):
         threads: how many threads may share the work of a large array; the numbers are the same.
     """
 
-    __slots__ = ("_adder", "_given", "_lock", "_stream", "_threads", "scale", "size")
+    __slots__ = (
+        "_backend",
+        "_given",
+        "_idle",
+        "_lock",
+        "_ranked",
+        "_stream",
+        "_threads",
+        "scale",
+        "size",
+    )
 
     def __init__(self, stream: Stream, *, scale: float, size: int, threads: int = 1) -> None:
         owner = "GaussianNoise"
@@ -136,15 +134,23 @@ class GaussianNoise(SingleUse, copied=_COPIED):
             raise ParameterError(
                 owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale)
             )
+        if self.size > MOST_NUMBERS:
+            raise ParameterError(
+                owner=owner, name="size", expected="at most 2^31 numbers", got=repr(size)
+            )
         self._threads = check.whole(owner, "threads", threads, least=1)
-        box_muller.check_rounding()
+        ziggurat.check_rounding()
         _asked_for["numbers"] += self.size
-        self._adder = _adder(_backend())
+        self._backend = _backend()
 
         # Last: whatever was refused above left the stream unused.
         self._stream = stream.claim(Purpose.NOISE)
         self._given = 0
         self._lock = threading.Lock()
+
+        # Readers that no thread uses; and a position, with the rank in its block that is known.
+        self._idle: list[Reader] = []
+        self._ranked = 0, 0
 
     @property
     def left(self) -> int:
@@ -154,7 +160,7 @@ class GaussianNoise(SingleUse, copied=_COPIED):
     def take(self, count: int) -> _Floats:
         """Give out the next numbers, as integers in float64 [secret until released]."""
         out = np.zeros(check.whole("GaussianNoise.take", "count", count, least=0))
-        self._add(out)
+        self._release(out, out, 1.0)
         return out
 
     def add_to(self, integers: _Floats) -> None:
@@ -170,8 +176,8 @@ class GaussianNoise(SingleUse, copied=_COPIED):
         """
         owner = "GaussianNoise.add_to"
         flat: _Floats = _flat(owner, "integers", integers, np.float64, writable=True)
-        for start in range(0, flat.size, _PIECE):
-            piece = flat[start : start + _PIECE]
+        for start in range(0, flat.size, PIECE_SIZE):
+            piece = flat[start : start + PIECE_SIZE]
 
             # Both comparisons are false for NaN.
             small = np.minimum.reduce(piece) > -LARGEST and np.maximum.reduce(piece) < LARGEST
@@ -181,55 +187,101 @@ class GaussianNoise(SingleUse, copied=_COPIED):
                     got="a value that is not finite, not whole, or larger",
                     do="Put the sums on a grid first: Grid.integers.",
                 )
-        self._add(flat)
+        self._release(flat, flat, 1.0)
 
-    def _add(self, flat: _Floats) -> None:
-        def part(first: int, last: int, start: int) -> None:
-            reader = _Reader(self._stream, min(_CHUNK, last - first))
-            for cut in range(first, last, _CHUNK):
-                self._add_chunk(flat[cut : min(cut + _CHUNK, last)], start + cut, reader)
+    def _release(self, sums: _Numbers, out: _Numbers, spacing: float) -> None:
+        """Release flat arrays with the next positions, by as many threads as pay."""
+        # Compiled here: on a thread of a pool, a fork in the middle could never compile.
+        self._backend.prepare(sums.dtype, out.dtype)
+        start = self._advance(out.size)
+        with nan_on_failure(out):
+            self._share(sums, out, start, partial(self._release_part, spacing=spacing))
 
-        self._share(flat.size, part)
-
-    def _share(self, size: int, work: _Part) -> None:
-        """Give out the next positions, and have all of them worked on by the threads that pay."""
-        start = self._advance(size)
-        parts = min(self._threads, 1 + size // _WORTH)
+    def _share(self, sums: _Numbers, out: _Numbers, start: int, work: _Part) -> None:
+        """Have parts of the arrays worked on by threads."""
+        parts = min(self._threads, 1 + out.size // _WORTH)
         if parts == 1:
-            work(0, size, start)
+            work(sums, out, start)
             return
 
+        # Cut between blocks: nobody has to count ranks then.
+        ends = [start + out.size * part // parts for part in range(1, parts)]
+        cuts = [0, *(max(end - end % BLOCK_SIZE - start, 0) for end in ends), out.size]
+
         # The pool is made anew: one that lives on would be dead in a fork.
-        cuts = [size * part // parts for part in range(parts + 1)]
         with ThreadPoolExecutor(parts) as pool:
-            running = [pool.submit(work, first, last, start) for first, last in pairwise(cuts)]
+            running = []
+            for first, last in pairwise(cuts):
+                target = out[first:last]
+                values = target if sums is out else sums[first:last]
+                running.append(pool.submit(work, values, target, start + first))
 
         # Raises what a thread raised.
         for future in running:
             future.result()
 
-    def _add_chunk(self, piece: _Floats, start: int, reader: _Reader) -> None:
-        """Add the numbers of positions start, start + 1, ... to a piece, pair by pair."""
-        first, last = start // 2, (start + piece.size + 1) // 2
-        if 2 * (last - first) == piece.size:
-            self._add_pairs(first, piece, reader)
+    def _release_part(self, sums: _Numbers, out: _Numbers, start: int, *, spacing: float) -> None:
+        """Release the numbers of positions start, start + 1, ..., block by block."""
+        reader = self._idle.pop() if self._idle else Reader(self._stream)
+        position, end = start, start + out.size
+
+        while position < end:
+            block_end = min(position - position % BLOCK_SIZE + BLOCK_SIZE, end)
+            part = slice(position - start, block_end - start)
+            target = out[part]
+
+            # What is released in its own place stays one array: that is faster.
+            values = target if sums is out else sums[part]
+            self._release_block(values, target, position, reader, spacing)
+            position = block_end
+
+        self._idle.append(reader)
+
+    def _release_block(
+        self, sums: _Numbers, out: _Numbers, position: int, reader: Reader, spacing: float
+    ) -> None:
+        """Release numbers of one block, to the last bit."""
+        rank = self._rank(position, reader)
+        left = []
+
+        for start in range(0, out.size, PIECE_SIZE):
+            target = out[start : start + PIECE_SIZE]
+            values = target if sums is out else sums[start : start + PIECE_SIZE]
+            words = reader.first(position + start, target.size)
+            places, units = self._backend.release(words, self.scale, values, spacing, target)
+            left.append((places + start, units, words[places]))
+
+        places, units, first = (np.concatenate(column) for column in zip(*left, strict=True))
+
+        # What is left is NaN so far; this is one number in a thousand (noise.md, section 4).
+        if places.size == 0:
+            self._ranked = position + out.size, rank
             return
 
-        # A pair that is cut in two is computed for either half: the same words, the same numbers.
-        noise = np.zeros(2 * (last - first))
-        self._add_pairs(first, noise, reader)
-        piece += noise[start - 2 * first :][: piece.size]
+        further = reader.further(position - position % BLOCK_SIZE, rank, places.size)
+        noise, outside = self._backend.decide(first, further, self.scale)
+        self._ranked = position + out.size, rank + outside
 
-    def _add_pairs(self, first: int, integers: _Floats, reader: _Reader) -> None:
-        """Add the noise of the pairs first, first + 1, ..., to the last bit."""
-        words = reader.read(2 * first, integers.size)
+        for j in np.flatnonzero(np.isnan(noise)).tolist():
+            known = _known_words(first, further, j)
+            noise[j] = refine(self._stream, position + int(places[j]), known, self.scale)
 
-        # The fast path adds nothing for a pair that it cannot decide (noise.md, section 3).
-        for pair in self._adder(words, self.scale, integers):
-            positions = slice(2 * pair, 2 * pair + 2)
-            integers[positions] += refine(
-                self._stream, first + int(pair), words[positions], self.scale
-            )
+        with np.errstate(over="ignore", under="ignore"):
+            out[places] = (units + noise) * spacing
+
+    def _rank(self, position: int, reader: Reader) -> int:
+        """Count the numbers that are outside before this one, in its block."""
+        before = position % BLOCK_SIZE
+        known, rank = self._ranked
+        if before == 0 or known == position:
+            return rank if before else 0
+
+        rank = 0
+        for start in range(position - before, position, PIECE_SIZE):
+            words = reader.first(start, min(PIECE_SIZE, position - start))
+            rank += int(np.count_nonzero(ziggurat.is_outside(words)))
+
+        return rank
 
     def _advance(self, count: int) -> int:
         """Give out the next positions: whatever happens afterwards, nobody gets them again."""
@@ -249,6 +301,15 @@ class GaussianNoise(SingleUse, copied=_COPIED):
             f"GaussianNoise(scale={self.scale!r}, size={self.size}, left={self.left}, "
             f"{self._stream!r})"
         )
+
+
+def _known_words(first: _Words, further: _Words, j: int) -> _Words:
+    """Give w_0 of number j, and w_1 ... w_5 where it is outside."""
+    outside = ziggurat.is_outside(first[: j + 1])
+    if not outside[j]:
+        return first[j : j + 1]
+
+    return np.append(first[j], further[np.count_nonzero(outside) - 1])
 
 
 def release(
@@ -272,6 +333,7 @@ def release(
     | a release beyond the range of float32 | infinite in a float32 `out` |
     | integers, float16, masked or not contiguous arrays | `ParameterError` |
     | a stream that was used before | `RandomnessMisuse`; nothing is written |
+    | an interruption while noise is added | `out` is NaN everywhere; the stream is used up |
 
     >>> from discreet.randomness import Source
     >>> grid = Grid.for_noise(noise_std=1.1, clip_norm=1.0)
@@ -323,45 +385,31 @@ def release_all(
     """
     prepared = [_views("release", sums, grid, out) for sums, out in pairs]
     arrays = [values for values, _ in prepared]
+    targets = [target for _, target in prepared]
     size = sum(values.size for values in arrays)
 
     # Few numbers in several arrays cost what the arrays cost: make one of them.
-    join = 0 < size <= _RELEASED
+    join = 0 < size <= PIECE_SIZE and len(arrays) > 1
     joined = np.concatenate(arrays, dtype=np.float64) if join else np.empty(0)
     parts = [_fitting(grid, *pair) for pair in ([(joined, joined)] if join else prepared)]
 
     # Everything is checked: the stream is claimed here, and not before.
     noise = GaussianNoise(stream, scale=grid.scale(noise_std), size=size, threads=threads)
-    for values, target in parts:
-        work = partial(_release_part, noise, grid, values, target)
-        noise._share(values.size, work)  # noqa: SLF001
+    with nan_on_failure(*targets):
+        for values, target in parts:
+            noise._release(values, target, grid.spacing)  # noqa: SLF001
 
+        if join:
+            _divide(joined, targets)
+
+
+def _divide(joined: _Floats, targets: Sequence[_Numbers]) -> None:
+    """Copy the parts of a release to where they belong."""
     start = 0
     with np.errstate(over="ignore", under="ignore"):
-        for _, target in prepared if join else ():
+        for target in targets:
             np.copyto(target, joined[start : start + target.size], casting="same_kind")
             start += target.size
-
-
-def _release_part(
-    noise: GaussianNoise,
-    grid: Grid,
-    values: NDArray[np.floating],
-    target: NDArray[np.floating],
-    first: int,
-    last: int,
-    start: int,
-) -> None:
-    """Release the numbers first ... last - 1 of an array whose number 0 has position `start`."""
-    size = min(_RELEASED, last - first)
-    reader, buffer = _Reader(noise._stream, size), np.empty(size)  # noqa: SLF001
-    for cut in range(first, last, _RELEASED):
-        piece = slice(cut, min(cut + _RELEASED, last))
-
-        # `_fitting` looked at both ends of these values, so the integers need no check here.
-        units = grid.checked_integers(values[piece], buffer[: piece.stop - cut])
-        noise._add_chunk(units, start + cut, reader)  # noqa: SLF001
-        publish_noise(units, grid, target[piece])
 
 
 def prepare(
@@ -373,12 +421,13 @@ def prepare(
 
 def _fitting(grid: Grid, values: _Numbers, target: _Numbers) -> tuple[_Numbers, _Numbers]:
     """Refuse what does not fit the grid; copy sums that a written piece would change."""
-    # Rounding is monotone: if the ends fit, all values do. NaN is an end wherever it is.
-    if values.size:
+    # What is not clearly within is looked at closely. Rounding is monotone: if the ends fit, all
+    # values do. NaN is an end wherever it is.
+    if not _backend().is_within(values, (LARGEST - 1) * grid.spacing):
         grid.integers(np.array([np.minimum.reduce(values), np.maximum.reduce(values)]))
 
     if values.ctypes.data == target.ctypes.data and values.dtype == target.dtype:
-        return values, target
+        return target, target
     return values.copy() if np.may_share_memory(values, target) else values, target
 
 
@@ -397,22 +446,15 @@ def _views(
     return values, target
 
 
-def publish_noise(units: _Floats, grid: Grid, target: NDArray[np.floating]) -> None:
-    """Write a release: noised integers times the spacing, exactly, then one cast of `units`."""
-    with np.errstate(over="ignore", under="ignore"):
-        np.multiply(units, grid.spacing, out=units)
-        np.copyto(target, units, casting="same_kind")
-
-
 @cache
-def _compiled() -> ModuleType | None:
+def _compiled() -> ziggurat.Backend | None:
     # Numba is optional, and slow to import. It may be missing, or its libraries may not load.
     try:
         from discreet.randomness import _compiled as kernel  # noqa: PLC0415
     except (ImportError, OSError):
         return None
     kernel.compile_noise()
-    return kernel
+    return kernel.COMPILED
 
 
 # Numbers that were announced or drawn in this process.
@@ -428,44 +470,10 @@ def announce_noise(numbers: int) -> None:
     _asked_for["numbers"] += check.whole("announce_noise", "numbers", numbers, least=0)
 
 
-def _backend() -> _Candidates:
-    """Choose what computes candidates fastest; few numbers do not wait for numba to compile."""
+def _backend() -> ziggurat.Backend:
+    """Choose what computes the noise fastest; few numbers do not wait for numba to compile."""
     kernel = _compiled() if _asked_for["numbers"] >= _WORTH_COMPILING else None
-    return box_muller.candidates if kernel is None else kernel.compiled_candidates
-
-
-_per_thread = threading.local()
-
-
-def _adder(candidates: _Candidates) -> _Candidates:
-    """Turn candidates into a function that adds them; nothing is added for an undecided pair."""
-    kernel = None if candidates is box_muller.candidates else _compiled()
-    if kernel is not None and candidates is kernel.compiled_candidates:
-        # The kernel adds in one go, without an array in between.
-        add: _Candidates = kernel.add
-        return add
-
-    def adder(words: NDArray[np.uint64], scale: float, integers: _Floats) -> NDArray[np.intp]:
-        # Memory that stays with the thread: fresh memory costs a tenth of the time.
-        try:
-            noise: _Floats = _per_thread.noise
-        except AttributeError:
-            noise = _per_thread.noise = np.empty(_PIECE)
-
-        undecided = [np.empty(0, np.intp)]
-        for start in range(0, words.size, _PIECE):
-            piece = slice(start, start + _PIECE)
-            target, numbers = integers[piece], noise[: words[piece].size]
-            pairs = candidates(words[piece], scale, numbers)
-            numbers.reshape(-1, 2)[pairs] = 0.0
-
-            # -0.0 becomes 0.0: integers have no signed zero, and a release must not have one.
-            numbers += 0.0
-            target += numbers
-            undecided.append(pairs + start // 2)
-        return np.concatenate(undecided)
-
-    return adder
+    return ziggurat.IN_NUMPY if kernel is None else kernel
 
 
 def _flat(

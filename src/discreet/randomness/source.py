@@ -169,10 +169,11 @@ class Stream(_process.SingleUse, copied=_COPIED):
                 do="Take another stream.",
             )
 
-        # Refuses a fork and a spent stream, also where the cursor holds a cipher already.
-        self._reveal()
+        # Either refuses a fork and a spent stream, also where the cursor holds a cipher already.
         if self._words is None:
             self._words = _Key(derive(self._reveal, "words"))
+        else:
+            self._reveal()
 
         keystream(self._words.reveal, start, out, cursor)
 

@@ -1,154 +1,146 @@
-"""The compiled kernel against the NumPy path: the same bits before rounding, the same integers, a
-superset of doubts.
-"""
+"""The compiled kernels against the NumPy path: the same bits, released and left."""
 
 import re
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from numba import config
 
 from discreet.errors import NumericsError
-from discreet.randomness import Purpose, Source, _compiled, box_muller, gaussian
+from discreet.randomness import _compiled, gaussian, ziggurat
 from support.processors import has_avx2
+from support.words import Case, adversarial, random_case
 
 SCALES = [2.0**-32, 0.3, 1.0, 1.1 * 2**23, 2.0**32]
+FUSED = r"\bv?fn?m(add|sub|la|ls)"
 
 
-def random_words(count: int, key: int = 1) -> NDArray[np.uint64]:
-    return Source.unsafe_test_key(bytes([key] * 32)).stream(Purpose.NOISE, step=0).words(count)
-
-
-def edge_words() -> NDArray[np.uint64]:
-    """Both ends of the window, powers of two, sqrt(1/2), and angles at the ends and in the middle,
-    with all four signs.
-    """
-    firsts = [0, 1, 2, 2**64 - 1, 2**63, 2**63 - 1]
-    for middle in [2**44, 2**64 - 2**46, 0xB504F333F9DE6484, *(2**k for k in range(40, 64))]:
-        firsts += [
-            middle + d for d in (-(2**11), -3, -2, -1, 0, 1, 2, 3, 2**11) if middle + d < 2**64
-        ]
-    angles = [0, 1, 2**51 - 1, 2**51, 2**51 + 1, 2**52 - 2, 2**52 - 1]
-    seconds = [angle | quarter << 62 | 0x3FF << 52 for angle in angles for quarter in range(4)]
-    pairs = [(first, second) for first in firsts for second in seconds]
-    return np.array(pairs, np.uint64).reshape(-1)
-
-
-def both(
-    words: NDArray[np.uint64], scale: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], set[int], set[int]]:
-    ours, theirs = np.empty(words.size), np.empty(words.size)
-    doubts = set(_compiled.compiled_candidates(words, scale, ours).tolist())
-    their_doubts = set(box_muller.candidates(words, scale, theirs).tolist())
-    return ours.reshape(-1, 2), theirs.reshape(-1, 2), doubts, their_doubts
+def cases(scale: float) -> list[Case]:
+    return [random_case(20_000, seed=1), adversarial(6_000, scale, seed=2)]
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("words", [random_words(2**16), edge_words()], ids=["random", "edges"])
-def test_same_integers_and_same_doubts_as_the_numpy_path(
-    words: NDArray[np.uint64], scale: float
+@pytest.mark.parametrize("sums", [np.float32, np.float64])
+@pytest.mark.parametrize("out", [np.float32, np.float64])
+def test_the_same_release_as_the_numpy_path(
+    scale: float, sums: type[np.floating], out: type[np.floating]
 ) -> None:
-    ours, theirs, doubts, their_doubts = both(words, scale)
-    assert doubts == their_doubts
-    decided = [j for j in range(len(ours)) if j not in doubts]
-    assert len(decided) > len(ours) // 4
-    assert np.array_equal(ours[decided], theirs[decided])
-    assert not np.signbit(ours[ours == 0.0]).any()
+    for case in cases(scale):
+        values = np.linspace(-50.0, 50.0, case.first.size).astype(sums)
+        ours, theirs = (np.empty(values.size, out) for _ in range(2))
+        places, units = _compiled.compiled_release(case.first, scale, values, 2.0**-8, ours)
+        their_places, their_units = ziggurat.release_inside(
+            case.first, scale, values, 2.0**-8, theirs
+        )
+        assert np.array_equal(places, their_places)
+        assert np.array_equal(units, their_units)
+        assert ours.tobytes() == theirs.tobytes()
 
 
-def in_numpy(words: NDArray[np.uint64], scale: float) -> tuple[NDArray[np.float64], ...]:
-    """(r cos b, r sin b, u) by the functions of the kernel, run by NumPy on arrays."""
-    radius, u = _compiled._radius(words[0::2], words[1::2], np.float64(scale))
-    return *_compiled._cartesian(radius, _compiled._sine(words[1::2])), u
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_same_in_place(kind: type[np.floating]) -> None:
+    """Wrong: a number that is left keeps its raw sum, or is read back after it was overwritten."""
+    first = random_case(20_000, seed=1).first
+    values = (np.arange(first.size) / 4.0).astype(kind)
+    elsewhere, here = np.empty(first.size, kind), values.copy()
+    places, units = _compiled.compiled_release(first, 2.0**20, values, 0.25, elsewhere)
+    own_places, own_units = _compiled.compiled_release(first, 2.0**20, here, 0.25, here)
+    assert np.array_equal(places, own_places)
+    assert np.array_equal(units, own_units)
+    assert np.array_equal(units, values[places] * 4.0)
+    assert np.isnan(here[places]).all()
+    assert here.tobytes() == elsewhere.tobytes()
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_same_decisions_as_the_numpy_path(scale: float) -> None:
+    for case in cases(scale):
+        outside = ziggurat.is_outside(case.first)
+        ours, count = _compiled.compiled_decide(case.first, case.further[outside], scale)
+        theirs, their_count = ziggurat.decide_outside(case.first, case.further[outside], scale)
+        assert count == their_count == np.count_nonzero(outside)
+        assert ours.tobytes() == theirs.tobytes()
+        assert np.isnan(ours[~outside]).all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_same_numbers_fit(kind: type[np.floating]) -> None:
+    values: Any = np.linspace(-4.0, 4.0, 1_001).astype(kind)
+    for is_within in (_compiled.is_within, ziggurat.is_within_bound):
+        assert is_within(values, 4.0)
+        assert is_within(values[:0], 4.0)
+        assert not is_within(values, 3.9)
+        for wrong in (np.nan, np.inf, -np.inf, -4.5, 4.5):
+            other = values.copy()
+            other[517] = wrong
+            assert not is_within(other, 4.0)
 
 
 def test_the_compiled_code_rounds_after_every_operation_as_numpy_does() -> None:
-    """The kernel's functions run by NumPy give the bits that the compiled code gives, so nothing
-    was fused or reordered.
+    """The parts of the map give the bits of NumPy when they are compiled, so nothing was fused or
+    reordered.
     """
-    words = random_words(2**12)
-    for scale in SCALES:
-        compiled = []
-        for w1, w2 in words.reshape(-1, 2)[:512]:
-            radius, u = _compiled._inlined_radius(w1, w2, scale)
-            compiled.append([*_compiled._inlined_cartesian(radius, _compiled._inlined_sine(w2)), u])
-        for column, values in zip(np.array(compiled).T, in_numpy(words[:1024], scale), strict=True):
-            assert np.array_equal(column, values)
-            assert np.array_equal(np.signbit(column), np.signbit(values))
+    rng = np.random.default_rng(1)
+    numbers = rng.random(500) + 2.0**-12
+    mantissas, exponents = ziggurat.split(numbers)
+    logs = ziggurat.minus_logarithm(mantissas, exponents)
+    for j in range(500):
+        assert _compiled._split(numbers[j]) == (mantissas[j], exponents[j])
+        assert _compiled._minus_log(mantissas[j], exponents[j]) == logs[j]
+        assert _compiled._surplus(logs[j], numbers[j]) == ziggurat.surplus(logs, numbers)[j]
 
 
-def test_the_operations_are_those_that_the_error_budget_is_proven_for() -> None:
-    """Bit by bit the functions of `box_muller`, which the checker of the budget walks."""
-    words = np.concatenate([random_words(2**14), edge_words()])
-    words = words.reshape(-1, 2)[words[0::2] >= 2**44].reshape(-1)
-    scale = np.array(1.1 * 2**23)
-    x, y, u = in_numpy(words, float(scale))
-    mantissa = (words[0::2] >> np.uint64(1)).astype(np.int64).astype(np.float64)
-    assert np.array_equal(u, mantissa)
-    power, a, r = np.empty(u.size), np.empty(u.size), np.empty(u.size)
-    box_muller._split(mantissa.view(np.int64), power.view(np.int64))
-    box_muller.radius(mantissa, power.view(np.int64).astype(np.float64), scale, a, r)
-    fraction = ((words[1::2] & np.uint64(2**52 - 1)) | np.uint64(0x3FF << 52)).view(
-        np.float64
-    ) - 1.5
-    sine, cosine = np.empty(u.size), np.empty(u.size)
-    box_muller.sine_cosine(fraction, sine, cosine)
-    r = np.where(words[1::2] >> np.uint64(63), -r, r)
-    box_muller.cartesian(r, sine, cosine)
-    assert np.array_equal(x.view(np.uint64), cosine.view(np.uint64))
-    assert np.array_equal(y.view(np.uint64), sine.view(np.uint64))
+def code_of(kernel: Any) -> str:
+    return "".join(kernel.inspect_asm().values())
 
 
 def test_the_machine_code_is_vectorised_and_fuses_nothing() -> None:
-    _compiled.compiled_candidates(random_words(64), 1.0, np.empty(64))
-    (code,) = _compiled._compiled_block.inspect_asm().values()
-    assert not re.search(r"\bv?fn?m(add|sub|la|ls)", code)
-    if has_avx2():  # with less, the compiler leaves the loop as it is: slower, and the same numbers
-        assert len(re.findall(r"v?sqrtpd", code)) >= 2, (
-            "a loop without packed square roots: it was not vectorised"
-        )
+    _compiled.compile_noise()
+    _compiled.compile_release(np.dtype(np.float32), np.dtype(np.float32))
+    first = np.zeros(8, np.float32)
+    _compiled.compiled_release(random_case(8, seed=1).first, 1.0, first, 1.0, first)
+    kernels = [_compiled._compiled_noise, _compiled._compiled_wedges, _compiled._compiled_walk]
+    kernels += [_compiled._compiled_publish_over, _compiled._compiled_each]
+    for kernel in kernels:
+        assert not re.search(FUSED, code_of(kernel))
+    # With less, the compiler leaves a loop as it is: slower, and the same numbers.
+    if has_avx2() and config.CPU_NAME in {None, "host", "haswell"}:
+        assert re.search(r"vmulpd", code_of(_compiled._compiled_noise))
+        assert re.search(r"vmulpd", code_of(_compiled._compiled_publish_over))
+        assert re.search(r"vdivpd", code_of(_compiled._compiled_wedges))
 
 
 def test_the_search_for_fused_instructions_finds_one() -> None:
-    assert re.search(r"\bv?fn?m(add|sub|la|ls)", "\tvfmadd213pd\t%ymm1, %ymm2, %ymm3")
-    assert re.search(r"\bv?fn?m(add|sub|la|ls)", "\tfmla\tv0.2d, v1.2d, v2.2d")
+    assert re.search(FUSED, "\tvfmadd213pd\t%ymm1, %ymm2, %ymm3")
+    assert re.search(FUSED, "\tfmla\tv0.2d, v1.2d, v2.2d")
 
 
-def test_adding_leaves_an_undecided_pair_as_it_was() -> None:
-    words = random_words(2**16)
-    start = np.arange(words.size, dtype=np.float64)
-    added, noise = start.copy(), np.empty(words.size)
-    doubts = _compiled.add(words, 2.0**32, added)
-    assert np.array_equal(doubts, _compiled.compiled_candidates(words, 2.0**32, noise))
-    assert doubts.size > 10
-    assert np.array_equal(added, start + noise)
-    assert np.array_equal(added.reshape(-1, 2)[doubts], start.reshape(-1, 2)[doubts])
+@pytest.mark.parametrize("size", [0, 1, 2, 127, 128, 129, 4095])
+def test_any_size(size: int) -> None:
+    first = random_case(4096, seed=1).first
+    whole, part = np.zeros(4096), np.zeros(size)
+    places, _ = _compiled.compiled_release(first, 1.1 * 2**23, whole, 1.0, whole)
+    found, _ = _compiled.compiled_release(first[:size], 1.1 * 2**23, part, 1.0, part)
+    assert part.tobytes() == whole[:size].tobytes()
+    assert np.array_equal(found, places[places < size])
 
 
-@pytest.mark.parametrize("size", [0, 2, 4, 510, 512, 514, 2**12 - 2])
-def test_any_even_size(size: int) -> None:
-    words = random_words(2**12)
-    whole, part = np.empty(2**12), np.empty(size)
-    _compiled.compiled_candidates(words, 1.1 * 2**23, whole)
-    _compiled.compiled_candidates(words[:size], 1.1 * 2**23, part)
-    assert np.array_equal(part, whole[:size])
-
-
-def test_p18_a_kernel_that_does_not_agree_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(
-        words: object, scale: float, limit: float, out: NDArray[np.float64]
-    ) -> NDArray[np.intp]:
-        out[:] = 1.0
-        return np.empty(0, np.intp)
-
-    monkeypatch.setattr(_compiled, "_compiled_walk", wrong)
-    _compiled.compile_noise.cache_clear()
+@pytest.mark.parametrize("wrong", ["_compiled_walk", "_compiled_each"])
+def test_p18_a_kernel_that_does_not_agree_is_refused(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_compiled, wrong, lambda *_: 0)
+    caches = (_compiled.compile_release, _compiled._check_decisions)
+    for cached in caches:
+        cached.cache_clear()
     try:
         with pytest.raises(NumericsError, match="agrees with the NumPy path"):
-            _compiled.compiled_candidates(random_words(64), 1.0, np.empty(64))
+            _compiled.compile_noise()
     finally:
-        _compiled.compile_noise.cache_clear()
+        for cached in caches:
+            cached.cache_clear()
 
 
 def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +151,7 @@ def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(gaussian._asked_for, "numbers", 2**40)
     gaussian._compiled.cache_clear()
     try:
-        assert gaussian._backend() is box_muller.candidates
+        assert gaussian._backend() is ziggurat.IN_NUMPY
     finally:
         gaussian._compiled.cache_clear()
 
@@ -168,7 +160,6 @@ def test_with_numba_the_compiled_path_is_used_where_it_pays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING - 1)
-    assert gaussian._backend() is box_muller.candidates
+    assert gaussian._backend() is ziggurat.IN_NUMPY
     monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING)
-    assert gaussian._backend() is _compiled.compiled_candidates
-    assert gaussian._adder(_compiled.compiled_candidates) is _compiled.add
+    assert gaussian._backend() is _compiled.COMPILED

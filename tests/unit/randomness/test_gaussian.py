@@ -18,8 +18,19 @@ from numpy.typing import NDArray
 
 from discreet.errors import NumericsError, ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
-from discreet.randomness import GaussianNoise, Purpose, Source, Stream, gaussian, release
+from discreet.randomness import (
+    GaussianNoise,
+    Purpose,
+    Source,
+    Stream,
+    addresses,
+    gaussian,
+    release,
+    ziggurat,
+)
+from discreet.randomness.addresses import BLOCK_SIZE, FURTHER, PIECE_SIZE
 from discreet.randomness.refine import refine
+from support.backends import LAZY, broken
 
 KEY = bytes(range(100, 132))
 SCALE = 1.1 * 2**23
@@ -37,9 +48,14 @@ WHOLE = noise(5_000).take(5_000)
 
 
 def test_the_numbers_are_those_of_the_map() -> None:
-    words = stream().words(200)
-    expected = [refine(stream(), j, words[2 * j : 2 * j + 2], SCALE) for j in range(100)]
-    assert np.array_equal(WHOLE[:200].reshape(-1, 2), np.array(expected))
+    """By the exact path alone, with the words of the stated addresses."""
+    words = stream().words(5_000)
+    outside = np.flatnonzero(ziggurat.is_outside(words))
+    rows = stream().child("further").words(FURTHER * outside.size).reshape(-1, FURTHER)
+    known = {j: np.append(words[j], rows[rank]) for rank, j in enumerate(outside.tolist())}
+    assert len(known) > 1
+    for j in {*range(100), *known}:
+        assert refine(stream(), j, known.get(j, words[j : j + 1]), SCALE) == WHOLE[j]
 
 
 @given(st.lists(st.integers(0, 700), min_size=1, max_size=12))
@@ -51,21 +67,28 @@ def test_any_pieces_give_the_same_numbers(pieces: list[int]) -> None:
     assert np.array_equal(np.concatenate(taken)[:total], WHOLE[:total])
 
 
-def test_pieces_longer_than_a_chunk() -> None:
-    size = 2 * gaussian._CHUNK + 7
+def test_pieces_longer_than_a_block() -> None:
+    size = BLOCK_SIZE + PIECE_SIZE + 7
     whole = noise(size).take(size)
     parts = noise(size)
     assert np.array_equal(
         whole,
-        np.concatenate([parts.take(3), parts.take(gaussian._CHUNK + 2), parts.take(parts.left)]),
+        np.concatenate([parts.take(3), parts.take(BLOCK_SIZE + 2), parts.take(parts.left)]),
     )
 
 
-def test_every_pair_refined_gives_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend may leave any pair undecided."""
-    monkeypatch.setattr(
-        gaussian, "_backend", lambda: lambda words, scale, out: np.arange(out.size // 2)
-    )
+def test_ranks_are_counted_where_they_are_not_known() -> None:
+    """Whoever comes to the middle of a block first counts what is outside before it."""
+    size = 2 * PIECE_SIZE + 100
+    whole, parts = noise(size).take(size), noise(size)
+    first = parts.take(PIECE_SIZE + 50)
+    parts._ranked = 0, 0
+    assert np.array_equal(np.concatenate([first, parts.take(parts.left)]), whole)
+
+
+def test_every_number_refined_gives_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend may leave any number undecided."""
+    monkeypatch.setattr(gaussian, "_backend", lambda: LAZY)
     assert np.array_equal(noise(1_000).take(1_000), WHOLE[:1_000])
 
 
@@ -126,6 +149,13 @@ def test_scales_outside_the_proof_are_refused(scale: float) -> None:
         noise(4, scale)
 
 
+def test_more_numbers_than_have_further_words_are_refused() -> None:
+    unused = stream()
+    with pytest.raises(ParameterError, match="2\\^31"):
+        GaussianNoise(unused, scale=SCALE, size=2**31 + 1)
+    assert GaussianNoise(unused, scale=SCALE, size=2**31).left == 2**31
+
+
 # --- P20: one stream, one release ---
 
 
@@ -144,7 +174,7 @@ def test_p20_a_stream_serves_one_release() -> None:
 def test_p20_a_stream_that_was_read_gives_no_noise() -> None:
     read, parent = stream(), stream()
     read.words(1)
-    parent.child("refine/1")
+    parent.child("further")
     for used in (read, parent):
         with pytest.raises(RandomnessMisuse, match="unused"):
             GaussianNoise(used, scale=SCALE, size=4)
@@ -283,7 +313,7 @@ def test_out_may_overlap_the_sums(shift: int) -> None:
     """A piece that is written must not become the sums of a later piece: noise would be added to
     noise.
     """
-    size = 2 * gaussian._CHUNK + 11
+    size = 2 * PIECE_SIZE + 11
     memory = np.linspace(-4, 4, size + 10)
     sums, out = memory[5 : size + 5], memory[5 + shift : size + 5 + shift]
     expected = release(sums.copy(), grid=GRID, noise_std=1.1, stream=stream())
@@ -293,7 +323,7 @@ def test_out_may_overlap_the_sums(shift: int) -> None:
 
 
 def test_a_bad_sum_in_the_last_of_many_pieces_is_refused_before_anything_is_written() -> None:
-    source, sums = stream(), np.zeros(2 * gaussian._CHUNK + 1, np.float32)
+    source, sums = stream(), np.zeros(2 * PIECE_SIZE + 1, np.float32)
     sums[-1] = np.nan
     with pytest.raises(NumericsError):
         release(sums, grid=GRID, noise_std=1.1, stream=source, out=sums)
@@ -310,18 +340,13 @@ def test_every_value_of_a_subclass_gets_noise() -> None:
         def reshape(self, *shape: Any, **_: Any) -> Any:
             return self if self.ndim == 2 else super().reshape(*shape)
 
-    size = gaussian._CHUNK + 10
+    size = PIECE_SIZE + 10
     out = np.asarray(
         release(np.zeros((1, size)).view(Stubborn), grid=GRID, noise_std=1.1, stream=stream())
     )
     assert np.count_nonzero(out) > size - 10
     with pytest.raises(ParameterError, match="mask"):
         release(np.ma.masked_array(np.zeros(3), True), grid=GRID, noise_std=1.1, stream=stream())
-
-
-def test_fewer_words_than_numbers_are_refused() -> None:
-    with pytest.raises(RandomnessMisuse, match="in pieces"):
-        gaussian._Reader(stream(), 10).read(0, 13)
 
 
 def test_a_view_of_a_torch_tensor() -> None:
@@ -379,13 +404,59 @@ def test_p20_one_stream_for_two_releases_is_refused() -> None:
 def test_an_interrupted_release_does_not_give_its_stream_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupted(words: object, scale: object, out: object) -> None:
-        raise KeyboardInterrupt
-
     source = stream()
-    monkeypatch.setattr(gaussian, "_backend", lambda: interrupted)
+    monkeypatch.setattr(gaussian, "_backend", lambda: broken(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
     monkeypatch.undo()
     with pytest.raises(RandomnessMisuse):
         release(np.zeros(3), grid=GRID, noise_std=1.1, stream=source)
+
+
+class Interrupted(Exception):
+    """Whatever breaks off a release."""
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("place", ["words", "decide", "refine"])
+def test_no_raw_sum_is_left_when_a_release_breaks_off(
+    kind: type, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums are released in their own place: what was not noised yet would be taken for a release.
+
+    The first array is longer than a block; the exception comes in its second block.
+    """
+    arrays: list[NDArray[Any]] = [np.full(size, 5.0, kind) for size in (BLOCK_SIZE + 1_000, 40)]
+    calls = []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if place != "words" or len(calls) > BLOCK_SIZE // PIECE_SIZE:
+            raise Interrupted
+        return right(*arguments)
+
+    if place == "words":
+        right = addresses.Reader.first
+        monkeypatch.setattr(addresses.Reader, "first", interrupted)
+    elif place == "decide":
+        backend = ziggurat.IN_NUMPY._replace(decide=interrupted)
+        monkeypatch.setattr(gaussian, "_backend", lambda: backend)
+    else:
+        monkeypatch.setattr(gaussian, "_backend", lambda: LAZY)
+        monkeypatch.setattr(gaussian, "refine", interrupted)
+    with pytest.raises(Interrupted):
+        gaussian.release_all(
+            [(array, array) for array in arrays], grid=GRID, noise_std=1.1, stream=stream()
+        )
+    for array in arrays:
+        assert np.isnan(array).all()
+
+
+def test_no_integer_without_noise_is_left_when_adding_breaks_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gaussian, "_backend", lambda: broken(Interrupted()))
+    integers = np.full(50, 3.0)
+    with pytest.raises(Interrupted):
+        noise(50).add_to(integers)
+    assert np.isnan(integers).all()

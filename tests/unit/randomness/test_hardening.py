@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from discreet.errors import ParameterError, RandomnessMisuse
 from discreet.numerics.grid import Grid
-from discreet.randomness import Purpose, SharedSecret, Source, box_muller, gaussian
+from discreet.randomness import Purpose, SharedSecret, Source, gaussian, ziggurat
 from discreet.randomness.ahead import NoiseAhead
 from discreet.randomness.draws import subset
 from discreet.randomness.gaussian import GaussianNoise, release
@@ -110,14 +110,19 @@ def test_p22_the_context_of_a_run_enters_the_key_that_ranks_share() -> None:
 
 
 def test_every_round_of_refinement_has_bits_of_its_own() -> None:
-    """With u = 0 in the words and in the first round, only the second round says how large the
-    radius is.
+    """With U = 0 in the words and in the first round, only the second round says how far out in the
+    tail the number is.
     """
-    words = np.array([0, 2**50], np.uint64)
-    decided = [
-        refine(written([], refine_1=[0, 5], refine_2=[more, 7]), 0, words, 2.0**20)
-        for more in (2**63, 2**40)
-    ]
+    decided = []
+    for more in (2**63, 2**62):
+        source = written(
+            [],
+            number_0_round_1=[0, 0],
+            number_0_round_2=[more, 0],
+            number_0_round_3=[3, 0],
+            number_0_round_4=[3, 7],
+        )
+        decided.append(refine(source, 0, np.zeros(6, np.uint64), 2.0**20))
     assert decided[0] != decided[1]
 
 
@@ -145,13 +150,13 @@ def test_words_are_those_of_the_stated_construction_and_no_key_serves_two_functi
     stream = Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=7, lane=1)
     key = expanded(KEY, "stream", "noise", "7", "1")
     assert stream.words(4).tolist() == words(key)
-    assert stream.child("refine/1").words(4).tolist() == words(expanded(key, "child", "refine/1"))
+    assert stream.child("further").words(4).tolist() == words(expanded(key, "child", "further"))
 
 
 # --- subclasses of arrays ---
 
 
-@pytest.mark.parametrize("backend", [None, box_muller.candidates])
+@pytest.mark.parametrize("backend", [None, ziggurat.IN_NUMPY])
 def test_a_matrix_gets_a_number_of_its_own_in_every_place(
     backend: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +229,7 @@ def test_numba_whose_libraries_do_not_load_is_as_good_as_none(
     monkeypatch.setitem(gaussian._asked_for, "numbers", 2**40)
     gaussian._compiled.cache_clear()
     try:
-        assert gaussian._backend() is box_muller.candidates
+        assert gaussian._backend() is ziggurat.IN_NUMPY
         assert np.array_equal(noise(9).take(9), expected)
     finally:
         gaussian._compiled.cache_clear()
