@@ -13,9 +13,12 @@ from discreet.accounting.costs import (
     Response,
 )
 from discreet.accounting.tight.interface import Direction
+from discreet.accounting.tight.lattice.compose import Composed
 from discreet.accounting.tight.lattice.lower import gather_cells
 from discreet.accounting.tight.lattice.nodes import Lattice, lattice, scope
+from discreet.accounting.tight.lattice.spectrum import phases
 from discreet.accounting.tight.lattice.upper import Measure, spread
+from discreet.accounting.tight.rounding import FloatArray
 
 COSTS: list[Cost] = [
     Gaussian(1.0),
@@ -45,3 +48,13 @@ def curve_of(measure: Measure, epsilon: float) -> float:
     """The privacy curve that a measure stands for."""
     excess = np.maximum(-np.expm1(epsilon - measure.loss), 0.0)
     return float(np.sum(measure.mass * excess)) + measure.infinite
+
+
+def masses_of(composed: Composed, first: int, count: int) -> FloatArray:
+    """The tilted masses of a composition on `count` places from `first` on, each summed up."""
+    place = np.arange(first, first + count)
+    turn = np.mod(np.multiply.outer(place, composed.frequency), composed.length)
+    turned = phases(turn, composed.length, composed.power.real.dtype.type)
+    mass: FloatArray = np.sum((turned * composed.power).real, axis=1).astype(np.float64)
+    mass[np.mod(place, composed.length) == 0] += composed.atom
+    return mass

@@ -24,6 +24,7 @@ from fractions import Fraction
 
 import scipy
 
+from discreet.accounting.roots import crossing
 from discreet.ledger.folding import root_below, sum_above
 
 __all__ = ["fold", "gaussian_delta", "gaussian_epsilon", "invert"]
@@ -112,10 +113,19 @@ def gaussian_epsilon(noise_multiplier: float, delta: float) -> tuple[float, floa
 
 
 def invert(
-    curve: Callable[[float], tuple[float, float]], delta: float, start: float
+    curve: Callable[[float], tuple[float, float]],
+    delta: float,
+    start: float,
+    rough: Callable[[float], float] | None = None,
 ) -> tuple[float, float]:
     """(lower, upper) epsilon from certified bounds on a decreasing delta(epsilon): each end is
     proven by its own evaluation.
+
+    Args:
+        curve: (lower, upper) delta at an epsilon.
+        delta: in (0, 1).
+        start: an epsilon to begin with.
+        rough: about the delta at an epsilon, if that is known at less expense.
     """
     if curve(0.0)[1] <= delta:
         return 0.0, 0.0
@@ -129,7 +139,14 @@ def invert(
             return 0.0, math.inf
 
     # The middle of the two bounds is a guess at the truth; it need not be one of them.
-    root = _root(lambda epsilon: sum(curve(epsilon)) / 2.0, delta, below, above)
+    about = rough or (lambda epsilon: sum(curve(epsilon)) / 2.0)
+
+    def off(epsilon: float) -> float:
+        return math.log(max(about(epsilon), 1e-320)) - math.log(delta)
+
+    ends = off(below), off(above)
+    slope = min((ends[1] - ends[0]) / (above - below), -1e-300)
+    root = crossing(off, (below, above), below - ends[0] / slope, slope, 0.1 * _CLOSEST)
 
     # Whatever the search did: each end moves away from the root until its own bound proves it.
     margin = _CLOSEST
@@ -147,36 +164,3 @@ def invert(
 
     # The start of the search was proven too: an end beyond it would only be weaker.
     return low, min(high, above)
-
-
-def _root(curve: Callable[[float], float], delta: float, below: float, above: float) -> float:
-    """Where a decreasing curve crosses delta: regula falsi (Illinois) on ln delta, with bisection
-    where that fails.
-    """
-    goal = math.log(delta)
-
-    def off(epsilon: float) -> float:
-        return math.log(max(curve(epsilon), 1e-320)) - goal
-
-    gap_below, gap_above = off(below), off(above)
-
-    for i in range(200):
-        middle = 0.5 * (below + above)
-
-        # Every fourth step bisects, and so does one whose upper end is far off in ln delta.
-        if gap_above < 0.0 < gap_below and i % 4 != 3 and gap_above > -50.0:
-            middle = below + (above - below) * gap_below / (gap_below - gap_above)
-        if above - below <= 1e-14 * above or not below < middle < above:
-            break
-
-        # Illinois: the gap of the end that stays is halved, so that no end stays for ever.
-        value = off(middle)
-        if value > 0.0:
-            below, gap_below, gap_above = middle, value, 0.5 * gap_above
-        else:
-            above, gap_above, gap_below = middle, value, 0.5 * gap_below
-
-        if value == 0.0:
-            return middle
-
-    return 0.5 * (below + above)

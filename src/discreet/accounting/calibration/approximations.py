@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import scipy
 
 from discreet import _validate as check
+from discreet.accounting.roots import crossing
 
 __all__ = ["Approximation", "central_limit", "gaussian_parameter"]
 
@@ -73,13 +74,15 @@ def gaussian_parameter(*, epsilon: float, delta: float) -> float:
     if _log_delta(low, epsilon) > target:
         return low
 
-    root = scipy.optimize.brentq(
-        lambda x: _log_delta(math.exp(x), epsilon) - target,
-        math.log(low),
-        math.log(high),
-        xtol=1e-10,
+    # In ln mu, and with the sign of a function that falls.
+    root = crossing(
+        lambda log_mu: target - _log_delta(math.exp(log_mu), epsilon),
+        (math.log(low), math.log(high)),
+        math.log(max(epsilon, 1e-9) / math.sqrt(2.0 * max(epsilon, -target))),
+        -10.0,
+        1e-10,
     )
-    return math.exp(float(root))
+    return math.exp(root)
 
 
 def _epsilon_about(mu: float, delta: float) -> float:
@@ -89,10 +92,12 @@ def _epsilon_about(mu: float, delta: float) -> float:
 
     # The tail bound of a Gaussian: delta is met there.
     high = 0.5 * mu**2 + mu * math.sqrt(-2.0 * target) + 1e-9
-    return float(
-        scipy.optimize.brentq(
-            lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, high, xtol=1e-14
-        )
+    return crossing(
+        lambda epsilon: _log_delta(mu, epsilon) - target,
+        (0.0, high),
+        0.5 * high,
+        target / high,
+        1e-14,
     )
 
 

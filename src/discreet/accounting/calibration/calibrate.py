@@ -8,8 +8,9 @@
 
 The answer is a value whose *certified upper* epsilon was computed and is at most the target: the
 guarantee in the result is that computation, not an interpolation. The search is a safeguarded
-secant in (ln value, ln epsilon); that epsilon is monotone is a theorem for every unknown
-(docs/proofs/calibration.md), and even a wrong start costs only time.
+secant in (ln value, ln epsilon), first on estimates without a certificate, then on certified
+brackets; that epsilon is monotone is a theorem for every unknown (docs/proofs/calibration.md), and
+even a wrong start costs only time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from discreet.accounting.calibration.unknowns import (
     Unknown,
     infeasible,
 )
+from discreet.accounting.normalise import normalise
+from discreet.accounting.tight import sketched_epsilon
 from discreet.errors import AccountingError, ParameterError
 from discreet.ledger.events import GaussianSum, Poisson, Step
 from discreet.units import Adjacency, Guarantee
@@ -35,6 +38,10 @@ from discreet.units import Adjacency, Guarantee
 __all__ = ["Calibration", "calibrate", "solve"]
 
 _MOST_EVALUATIONS = 80
+
+# Estimates before the first evaluation, at most, and the step in ln value that ends them.
+_SKETCHES = 8
+_STILL = 1e-4
 
 # Evaluations after which the secant gives way to bisection.
 _PATIENCE = 12
@@ -148,7 +155,13 @@ def solve(
             adjacency=adjacency,
         )
 
-    return _Search(unknown, target, at, share, evaluate).run()
+    def sketch(value: float) -> float:
+        if accountant != "tight":
+            return math.nan
+
+        return sketched_epsilon(normalise(unknown.steps_at(value), adjacency), at)
+
+    return _Search(unknown, target, at, share, evaluate, sketch).run()
 
 
 @dataclass(slots=True)
@@ -161,9 +174,12 @@ class _Search:
     tolerance: float
     # Takes a value and the relative width of the bracket.
     evaluate: Callable[[float, float], Guarantee]
+    # About epsilon at a value; not a number where nothing is known.
+    sketch: Callable[[float], float]
+    asked: int = 0
     safe: tuple[float, Guarantee] | None = None
     unsafe: float | None = None
-    # Pairs (ln value, ln(epsilon / target)), in the order of the evaluations.
+    # Pairs (ln value, ln(epsilon / target)), in order: of sketches, then of evaluations.
     points: list[tuple[float, float]] = field(default_factory=list)
 
     def run(self) -> Calibration:
@@ -171,11 +187,11 @@ class _Search:
 
         # As if the whole release were one Gaussian: a guess, which only costs time if it is bad.
         first, slope = self.unknown.start(gaussian_parameter(epsilon=self.target, delta=self.delta))
-        aim = min(high, max(low, math.log(first)))
+        aim = self._sketched(min(high, max(low, math.log(first))), slope, (low, high))
 
         # `_MOST_EVALUATIONS` is far above what a monotone curve needs, whatever the start.
         # Each turn asks the accountant once or twice; everything else is free beside it.
-        while len(self.points) < _MOST_EVALUATIONS:
+        while self.asked < _MOST_EVALUATIONS:
             self._try(self._value(aim))
             if self._close():
                 break
@@ -202,13 +218,29 @@ class _Search:
 
         value, guarantee = self.safe
         return Calibration(
-            int(value) if self.unknown.whole else value, guarantee, self.unknown, len(self.points)
+            int(value) if self.unknown.whole else value, guarantee, self.unknown, self.asked
         )
+
+    def _sketched(self, aim: float, slope: float, limits: tuple[float, float]) -> float:
+        """Where the target is met by estimates alone; the first aim if there are none."""
+        for _ in range(_SKETCHES):
+            value = self._value(aim)
+            about = self.sketch(value)
+            if not 0.0 < about < math.inf:
+                break
+
+            self.points.append((math.log(value), _log_ratio(about, self.target)))
+            before, aim = aim, min(limits[1], max(limits[0], self._next(slope)))
+            if abs(aim - before) <= _STILL or self._value(aim) == value:
+                break
+
+        return aim
 
     def _try(self, value: float) -> None:
         """Account at this value: roughly while far from the target, at the full tolerance where it
         could be the answer.
         """
+        self.asked += 1
         rough = max(self.tolerance, _ROUGH)
         guarantee = self.evaluate(value, rough if self._far() else self.tolerance)
 
@@ -286,7 +318,7 @@ class _Search:
         share = (aim - inner) / (outer - inner) if outer != inner else 0.5
 
         # The secant had its chance; bisection always ends.
-        if len(self.points) > _PATIENCE:
+        if self.asked > _PATIENCE:
             share = 0.5
 
         return inner + (outer - inner) * min(0.95, max(0.05, share))

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import scipy
-
 __all__ = ["best_order"]
 
 # The walk starts at this value of order - 1, and multiplies or divides it by the factor.
@@ -23,6 +21,9 @@ _LIMITS = (1e-9, 1e13)
 
 # The precision of ln(order - 1); the bound is flat there, and loses about 1e-7 of itself.
 _PRECISION = 1e-3
+
+# The golden ratio, less 1: one of two inner points serves again.
+_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 
 
 def best_order(bound: Callable[[float], float], first: float = _FIRST) -> float:
@@ -42,11 +43,27 @@ def best_order(bound: Callable[[float], float], first: float = _FIRST) -> float:
         centre, value = _walk(at, centre, value, math.log(factor))
 
     span = math.log(_FACTOR)
-    result = scipy.optimize.minimize_scalar(
-        at, bounds=(centre - span, centre + span), method="bounded", options={"xatol": _PRECISION}
-    )
-    log_offset = float(result.x) if float(result.fun) <= value else centre
-    return 1.0 + math.exp(log_offset)
+    log_offset, least = _valley(at, centre - span, centre + span)
+    return 1.0 + math.exp(log_offset if least <= value else centre)
+
+
+def _valley(at: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """The lowest place between two others and its value, by golden sections."""
+    # SciPy's minimiser would need fewer evaluations, and its import longer than all of them.
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    value_left, value_right = at(left), at(right)
+
+    while high - low > _PRECISION:
+        if value_left <= value_right:
+            high, right, value_right = right, left, value_left
+            left = high - _GOLDEN * (high - low)
+            value_left = at(left)
+        else:
+            low, left, value_left = left, right, value_right
+            right = low + _GOLDEN * (high - low)
+            value_right = at(right)
+
+    return min((left, value_left), (right, value_right), key=lambda pair: pair[1])
 
 
 def _walk(

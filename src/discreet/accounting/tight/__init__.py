@@ -10,6 +10,12 @@ an epsilon.
 The argument that the bounds are bounds is docs/proofs/tight.md.
 """
 
-from discreet.accounting.tight.accountant import Interval, tight_delta, tight_epsilon, tight_upper
+from discreet.accounting.tight.accountant import (
+    Interval,
+    sketched_epsilon,
+    tight_delta,
+    tight_epsilon,
+    tight_upper,
+)
 
-__all__ = ["Interval", "tight_delta", "tight_epsilon", "tight_upper"]
+__all__ = ["Interval", "sketched_epsilon", "tight_delta", "tight_epsilon", "tight_upper"]

@@ -32,12 +32,19 @@ from discreet.accounting.tight.lattice.bracket import (
 from discreet.accounting.tight.lattice.coarse import MOST, coarse
 from discreet.accounting.tight.lattice.estimate import Contour, contour
 from discreet.accounting.tight.lattice.pair import Composition
-from discreet.accounting.tight.lattice.tilt import tilt_for_epsilon
+from discreet.accounting.tight.lattice.tilt import sharpened, tilt_for_delta, tilt_for_epsilon
 from discreet.accounting.tight.lattice.window import period
 from discreet.accounting.tight.rounding import OutOfRangeError
 from discreet.errors import AccountingError
 
-__all__ = ["NOTHING", "Interval", "tight_delta", "tight_epsilon", "tight_upper"]
+__all__ = [
+    "NOTHING",
+    "Interval",
+    "sketched_epsilon",
+    "tight_delta",
+    "tight_epsilon",
+    "tight_upper",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,9 @@ _COARSE = 1e-3
 
 # An upper end this far below what the best exponent gives is below every Rényi bound.
 _BELOW_RENYI = 0.98
+
+# Two ends that are this near to each other leave nothing for a Rényi bound to improve.
+_EXACT = 1e-9
 
 
 @lru_cache(maxsize=1024)
@@ -165,6 +175,36 @@ def tight_upper(
         return tight_epsilon(costs, delta, tolerance).upper
 
 
+def sketched_epsilon(costs: Counted, delta: float) -> float:
+    """About epsilon, several times as fast as `tight_epsilon` and without any claim: for choosing
+    what to ask next. Not a number where nothing is known.
+
+    Args:
+        costs: with counts of at least 1, as `normalise` gives them.
+        delta: in (0, 1).
+    """
+    costs = _folded(costs)
+    if not costs or len(costs) > MOST:
+        return math.nan
+
+    try:
+        problem = _problems(costs)[0]
+    except AccountingError:
+        return math.nan
+
+    # The first direction alone, which is the worse one nearly always; one step in closed form, more
+    # of them by the saddle point first.
+    step = _only_step(problem)
+    if step is not None:
+        return _step_epsilon(step, delta).upper
+
+    law = problem.law(delta)
+    epsilon = sharpened(law, tilt_for_delta(law, math.log(delta))).epsilon
+    line = _contour(problem, epsilon, delta) if epsilon > 0.0 else None
+    point = line.epsilon(delta, 0.3 * epsilon, 3.0 * epsilon) if line is not None else None
+    return epsilon if point is None else point
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """Epsilon or delta: how a Gaussian, a composition and the Rényi accountant answer it."""
@@ -250,8 +290,12 @@ def _capped_once(question: _Question, costs: Counted, level: float, tolerance: f
 
         return Interval(0.0, bound, bound)
 
+    # No Rényi bound of an attained pair is below its lower end either; one comes near it only where
+    # losses are bounded.
     attained = all(cost.attained for cost, _ in costs)
-    if interval.upper < _BELOW_RENYI * exponents and attained:
+    is_exact = interval.upper <= interval.lower * (1.0 + _EXACT)
+    is_out_of_reach = is_exact and math.isinf(rdp.composed(costs, math.inf))
+    if attained and (is_out_of_reach or interval.upper < _BELOW_RENYI * exponents):
         return interval
 
     # The Rényi bound is perhaps below the pair's lower end, if the pair only dominates.
@@ -388,7 +432,13 @@ def _step_epsilon(direction: Direction, delta: float) -> Bracket:
         bracket = _step_delta(direction, epsilon)
         return bracket.lower, bracket.upper
 
-    return Bracket(*invert(bounds, delta, float(direction.quadrature().loss[-1]) * 1e-3))
+    # Whether the edge is in its place matters for a proof, not for the search.
+    def rough(epsilon: float) -> float:
+        over = direction.cells(np.array([epsilon])).over
+        return 0.5 * float(over.lower[-1] + over.upper[-1])
+
+    start = float(direction.quadrature().loss[-1]) * 1e-3
+    return Bracket(*invert(bounds, delta, start, rough))
 
 
 def _epsilon_point(problem: Composition, bracket: Bracket, worse: Bracket, delta: float) -> float:

@@ -85,6 +85,9 @@ class Cells:
 class Direction(Protocol):
     """One direction of a dominating pair of distributions."""
 
+    def __hash__(self) -> int:
+        """Equal for equal directions: what is known of one is remembered by it."""
+
     def quadrature(self) -> Quadrature:
         """Describe the law of the loss under P, for choices and for the estimate."""
 

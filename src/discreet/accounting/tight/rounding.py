@@ -4,7 +4,8 @@ Assumption R (docs/proofs/tight.md, section 4, and every proof that uses it), wi
 unit roundoff of float64:
 
 * +, -, *, /, sqrt are correctly rounded (IEEE 754);
-* exp, expm1, log, log1p have a relative error of at most 4u (measured against 60 digits: below 1u);
+* exp, expm1, log, log1p, sin, cos and arctan2 have a relative error of at most 4u (measured
+  against 60 digits: below 1u);
 * the normal distribution function `ndtr(x)`, x in [-37, 37], of an argument that itself carries a
   relative error of 4u, has a relative error of at most 16 (1 + x^2) u (measured without argument
   error: below 4 (1 + x^2) u);
@@ -18,7 +19,8 @@ its own u; elsewhere it is not used.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import math
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy
@@ -26,7 +28,16 @@ from numpy.typing import NDArray
 
 from discreet.errors import AccountingError
 
-__all__ = ["WIDE", "FloatArray", "OutOfRangeError", "U", "fft_error", "normal_mass"]
+__all__ = [
+    "WIDE",
+    "FloatArray",
+    "OutOfRangeError",
+    "U",
+    "block_sum",
+    "fft_error",
+    "normal_mass",
+    "sum_error",
+]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -74,3 +85,16 @@ def _relative(x: FloatArray) -> FloatArray:
 def fft_error(length: int, unit: float = U) -> float:
     """Bound on the error of one output of an FFT, relative to the 1-norm of its input."""
     return 16.0 * unit * float(np.log2(length) + 1.0)
+
+
+def block_sum(values: Any) -> Any:
+    """The sum over the last axis, in blocks, so that no term is rounded more often than
+    `sum_error` says, whatever the order of additions within a block.
+    """
+    block = math.isqrt(values.shape[-1]) + 1
+    return np.add.reduceat(values, range(0, values.shape[-1], block), axis=-1).sum(axis=-1)
+
+
+def sum_error(count: int, unit: float = U) -> float:
+    """Bound on the error of a `block_sum` of so many terms, relative to the sum of their sizes."""
+    return (2.0 * math.sqrt(count) + 4.0) * unit

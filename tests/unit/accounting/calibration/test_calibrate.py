@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 
+from discreet.accounting.calibration import calibrate as calibrating
 from discreet.accounting.calibration.calibrate import Calibration, calibrate, solve
 from discreet.accounting.calibration.unknowns import NoiseMultiplier, Steps, Unknown
 from discreet.errors import ParameterError
@@ -97,3 +99,19 @@ def test_refusals() -> None:
         calibrate(epsilon=1.0, delta=1e-5, probability=0.1, steps=0)
     with pytest.raises(ParameterError):
         calibrate(epsilon=1.0, delta=1e-5, probability=0.1, steps=10, tolerance=0.0)
+
+
+def test_estimates_leave_one_evaluation_to_do() -> None:
+    found = calibrate(epsilon=3.0, delta=1e-6, probability=0.005, steps=20_000)
+    assert found.evaluations == 1
+
+
+@pytest.mark.parametrize("wrong", [0.0, math.nan, math.inf, 1e-9, 1e9])
+def test_wrong_estimates_cost_evaluations_and_no_safety(
+    wrong: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever returned the value of the estimates, without an evaluation of its own, would fail.
+    monkeypatch.setattr(calibrating, "sketched_epsilon", lambda *_: wrong)
+    found = calibrate(epsilon=3.0, delta=1e-6, probability=0.005, steps=20_000)
+    check_result(found, 3.0)
+    assert found.evaluations > 1

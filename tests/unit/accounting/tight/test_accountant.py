@@ -16,6 +16,7 @@ from discreet.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from discreet.accounting.tight.accountant import (
     NOTHING,
     Interval,
+    sketched_epsilon,
     tight_delta,
     tight_epsilon,
     tight_upper,
@@ -89,3 +90,27 @@ def test_many_poisson_costs_are_answered_by_fewer() -> None:
 def test_p37_an_interval_is_in_order_or_refused(ends: tuple[float, float, float]) -> None:
     with pytest.raises(AccountingError, match="lower <= estimate <= upper"):
         Interval(*ends)
+
+
+@pytest.mark.parametrize("steps", [1, 100, 10_000, 1_000_000])
+@pytest.mark.parametrize("probability", [1e-3, 0.1])
+def test_a_sketch_is_near_the_answer(probability: float, steps: int) -> None:
+    costs = ((PoissonGaussian(probability, 2.0), steps),)
+    found = tight_epsilon(costs, 1e-6)
+
+    # Beyond an epsilon of some hundreds there is the saddle point alone.
+    few_digits = found.estimate > 300.0
+    assert sketched_epsilon(costs, 1e-6) == pytest.approx(
+        found.estimate, rel=1e-3 if few_digits else 1e-6
+    )
+
+
+def test_a_sketch_of_what_is_not_known_is_not_a_number() -> None:
+    assert math.isnan(sketched_epsilon((), 1e-6))
+    assert math.isnan(sketched_epsilon(((PoissonGaussian(0.5, 0.01), 3),), 1e-6))
+
+
+def test_one_step_is_known_to_twelve_digits() -> None:
+    found = tight_epsilon(((PoissonGaussian(0.01, 1.0), 1),), 1e-5)
+    assert found.lower <= 0.1994504477959 <= found.upper
+    assert found.upper - found.lower <= 1e-11 * found.upper

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpmath import mp, ncdf
 
-from discreet.accounting.tight.rounding import fft_error, normal_mass
+from discreet.accounting.tight.rounding import block_sum, fft_error, normal_mass, sum_error
 
 mp.dps = 50
 
@@ -33,3 +33,22 @@ def test_a_transform_and_back_is_within_its_error(length: int) -> None:
     values /= values.sum()
     back = np.fft.irfft(np.fft.rfft(values), n=length)
     assert float(np.max(np.abs(back - values))) <= 2.0 * fft_error(length)
+
+
+@pytest.mark.parametrize("count", [1, 5, 1000, 12345])
+def test_a_sum_in_blocks_is_within_its_error(count: int) -> None:
+    values = np.random.default_rng(2).standard_normal((3, count))
+    exact = [float(sum(map(mp.mpf, row))) for row in values]
+    sizes = np.abs(values).sum(axis=1)
+    assert np.all(np.abs(block_sum(values) - exact) <= sum_error(count) * sizes)
+    # Blocks of one size each, and all of them: a sum of ones is exact.
+    assert block_sum(np.ones(count)) == count
+
+
+@pytest.mark.parametrize("function", ["sin", "cos", "exp", "expm1", "log1p"])
+def test_elementary_functions_are_right_to_four_units(function: str) -> None:
+    arguments = np.random.default_rng(3).uniform(-0.9, 7.0, 500)
+    values = getattr(np, function)(arguments)
+    for argument, value in zip(arguments.tolist(), values.tolist(), strict=True):
+        exact = getattr(mp, function)(mp.mpf(argument))
+        assert abs(mp.mpf(value) - exact) <= 4.0 * 2.0**-53 * abs(exact)

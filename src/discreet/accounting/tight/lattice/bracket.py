@@ -19,8 +19,8 @@ import numpy as np
 import scipy
 
 from discreet.accounting.tight.interface import Direction
-from discreet.accounting.tight.lattice.compose import Composed, Tilted, compose, tilted
-from discreet.accounting.tight.lattice.curve import PrivacyCurve, composed_curve, unknown
+from discreet.accounting.tight.lattice.compose import Tilted, compose, tilted
+from discreet.accounting.tight.lattice.curve import PrivacyCurve, Unknown, composed_curve
 from discreet.accounting.tight.lattice.pair import (
     Composition,
     Pair,
@@ -36,7 +36,7 @@ from discreet.accounting.tight.lattice.tilt import (
     tilt_for_epsilon,
 )
 from discreet.accounting.tight.lattice.window import Window, planned
-from discreet.accounting.tight.rounding import WIDE, FloatArray, OutOfRangeError, U
+from discreet.accounting.tight.rounding import WIDE, OutOfRangeError, U
 
 __all__ = ["Bracket", "Start", "Starts", "delta_bracket", "epsilon_bracket"]
 
@@ -59,12 +59,14 @@ class Bracket:
 
     Attributes:
         spacing: of the lattice that it was found with; a good guess for the other direction.
+        theta: tilt of that lattice, likewise.
         chernoff: about what the best exponent alone gives, a Rényi bound say; 0 if not known.
     """
 
     lower: float
     upper: float
     spacing: float = math.inf
+    theta: float = 1.0
     chernoff: float = 0.0
 
 
@@ -99,8 +101,15 @@ def epsilon_bracket(
         starts: remembers where a computation for the same directions with nearly the same counts
             ended; saves time only.
     """
-    starts = {} if starts is None else starts
     law = problem.law(delta)
+
+    # The worse direction counts: one that is certified to be no worse needs no lower end.
+    if reverse is not None:
+        upper = _upper_alone(problem, law, reverse, (delta, tolerance))
+        if math.isfinite(upper):
+            return Bracket(0.0, upper)
+
+    starts = {} if starts is None else starts
     start = starts.get(problem.directions)
     spacing, pair, rough = 0.0, None, 0.0
 
@@ -112,13 +121,6 @@ def epsilon_bracket(
         tilt, rough = _first_tilt(law, delta)
         if tilt.epsilon <= 0.0 and _is_zero(problem, law, tilt, delta):
             return Bracket(0.0, 0.0)
-
-    # The worse direction counts: one that is certified to be no worse needs no lower end.
-    if reverse is not None and math.isfinite(reverse.spacing):
-        enough = max(reverse.upper, reverse.lower / (1.0 - tolerance))
-        upper = _upper_epsilon(problem, law, tilt, reverse.spacing, delta, enough)
-        if upper <= enough:
-            return Bracket(0.0, upper, chernoff=rough)
 
     if not spacing:
         budget = min(0.8 * tolerance * max(tilt.epsilon, 1e-9) * tilt.theta, 0.5)
@@ -146,29 +148,35 @@ def _is_zero(problem: Composition, law: Law, tilt: Tilt, delta: float) -> bool:
     return chernoff(pair.upper, delta) <= 0.0
 
 
-def _upper_epsilon(
-    problem: Composition, law: Law, tilt: Tilt, spacing: float, delta: float, enough: float
+def _upper_alone(
+    problem: Composition, law: Law, reverse: Bracket, goal: tuple[float, float]
 ) -> float:
-    """An upper bound alone, from one lattice; by Chernoff, without a transform, if that is already
-    at most `enough`.
+    """An upper bound that is low enough for this direction to be no worse than its reverse, on a
+    lattice like that one's; infinity if none is found.
     """
-    window = planned(law, tilt, spacing)
-    if window.points(spacing) > _LONGEST:
+    delta, tolerance = goal
+    enough = max(reverse.upper, reverse.lower / (1.0 - tolerance))
+    if not math.isfinite(reverse.spacing):
         return math.inf
 
     try:
-        part = upper_measure(problem, law, tilt.theta, spacing, delta)
+        part = upper_measure(problem, law, reverse.theta, reverse.spacing, delta)
     except OutOfRangeError:
         return math.inf
 
+    # Chernoff's bound needs neither a tilt of its own nor a transform.
     bound = chernoff(part, delta)
-    if bound <= enough:
+    if bound <= reverse.upper:
         return bound
 
-    part = tilted(part.measures, window.theta, outward=1)
-    length = _length(window, spacing)
-    upper = _upper(part, _composed(part, window, length), window, tilt.epsilon)
-    return min(bound, _epsilon_above(upper, part, delta))
+    tilt, _ = _first_tilt(law, delta)
+    window = planned(law, tilt, part.spacing)
+    if window.points(part.spacing) <= _LONGEST:
+        part = tilted(part.measures, window.theta, outward=1)
+        curve = _upper(part, window, _length(window, part.spacing))
+        bound = min(bound, _epsilon_above(curve, part, delta, tilt.epsilon))
+
+    return bound if bound <= enough else math.inf
 
 
 def _refine(
@@ -190,8 +198,8 @@ def _refine(
         if window.points(spacing) > _LONGEST:
             spacing, pair = window.width / (0.9 * _LONGEST), None
 
+        theta = window.theta if crowded else tilt.theta
         try:
-            theta = window.theta if crowded else tilt.theta
             pair = pair or measures(problem, law, theta, spacing, delta)
         except OutOfRangeError:
             # After a first bracket this is no error: it stays as wide as it is.
@@ -202,9 +210,9 @@ def _refine(
 
         # Several brackets of the same number are intersected.
         pair = pair.tilted(window.theta)
-        curves = _curves(pair, window, tilt.epsilon)
-        low, high = _epsilon_ends(pair, curves, delta, tolerance)
-        best = Bracket(max(best.lower, low), min(best.upper, high), spacing)
+        curves = _curves(pair, window)
+        low, high = _epsilon_ends(pair, curves, (delta, tolerance), tilt.epsilon)
+        best = Bracket(max(best.lower, low), min(best.upper, high), spacing, theta)
         work += window.points(spacing)
         if best.upper - best.lower <= tolerance * best.upper < math.inf or work > _WORK:
             break
@@ -234,13 +242,12 @@ def _refinement(bracket: Bracket, tilt: Tilt, tolerance: float, *, is_blind: boo
 
 
 def _epsilon_ends(
-    pair: Pair, curves: _Curves, delta: float, tolerance: float
+    pair: Pair, curves: _Curves, goal: tuple[float, float], near: float
 ) -> tuple[float, float]:
     """Both ends of epsilon, read off the curves and moved outward by the slack of the losses."""
-    high = _epsilon_above(curves.upper, pair.upper, delta)
-    low = 0.0
-    if curves.lower.reaches(delta):
-        low = max(curves.lower.epsilon(delta) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U)
+    delta, tolerance = goal
+    high = _epsilon_above(curves.upper, pair.upper, delta, near)
+    low = max(curves.lower.epsilon(delta, high) - pair.lower.slack, 0.0) * (1.0 - 4.0 * U)
 
     # Written so that an infinite end is caught too: Chernoff's bound may be finite.
     if not high - low < tolerance * high:
@@ -249,9 +256,9 @@ def _epsilon_ends(
     return low, high
 
 
-def _epsilon_above(upper: PrivacyCurve, part: Tilted, delta: float) -> float:
+def _epsilon_above(upper: PrivacyCurve | Unknown, part: Tilted, delta: float, near: float) -> float:
     """The upper end of epsilon, moved outward by the slack of the losses."""
-    return max(upper.epsilon(delta) + part.slack, 0.0) * (1.0 + 4.0 * U)
+    return max(upper.epsilon(delta, near) + part.slack, 0.0) * (1.0 + 4.0 * U)
 
 
 def _spaced(
@@ -278,94 +285,71 @@ def _spaced(
 
 @dataclass(frozen=True, slots=True)
 class _Curves:
-    """The lower and the upper curve, and the rounding error of a bin of both together."""
+    """The lower and the upper curve."""
 
-    lower: PrivacyCurve
-    upper: PrivacyCurve
-    error: float
-    part: Tilted
+    lower: PrivacyCurve | Unknown
+    upper: PrivacyCurve | Unknown
 
     def is_rounding(self, epsilon: float) -> bool:
         """Whether rounding makes up much of the distance of the curves; for choosing what to do
         next.
-
-        With e the error of a bin, rounding makes up about sum_k e^(K - theta s_k) (1 - e^(eps -
-        s_k)) e over bins s_k = eps + k spacing, k >= 0.
         """
-        theta = self.part.theta
-        height = math.exp(min(self.part.log_total - theta * epsilon, 700.0))
-        rounding = self.error * height / (theta * (1.0 + theta) * self.part.spacing)
+        rounding = self.upper.rounding(epsilon) + self.lower.rounding(epsilon)
         return rounding > 0.25 * (self.upper.delta(epsilon) - self.lower.delta(epsilon))
 
 
-def _curves(pair: Pair, window: Window, near: float) -> _Curves:
-    """The lower and the upper curve around epsilon = near; curves that say nothing where the
-    transform would be too long.
-    """
+def _curves(pair: Pair, window: Window) -> _Curves:
+    """The lower and the upper curve; curves that say nothing if the transform would be too long."""
     length = _length(window, pair.upper.spacing)
     if length > _LONGEST or not pair.lower.weights:
-        return _Curves(unknown(-1.0), unknown(math.inf), 0.0, pair.upper)
+        return _Curves(Unknown(0.0), Unknown(math.inf))
 
-    above, below = _composed(pair.upper, window, length), _composed(pair.lower, window, length)
-    return _Curves(
-        _lower(pair.lower, below, window, near),
-        _upper(pair.upper, above, window, near),
-        above.error + below.error,
-        pair.upper,
-    )
+    return _Curves(_lower(pair.lower, window, length), _upper(pair.upper, window, length))
 
 
 def _length(window: Window, spacing: float) -> int:
-    """How many points the transform over the window has, a length for which it is fast."""
+    """How many places the window has, a number for which transforms are fast."""
     return int(scipy.fft.next_fast_len(math.ceil(window.points(spacing)) + 8, real=True))
 
 
-def _composed(part: Tilted, window: Window, length: int) -> Composed:
-    """The composition on the window; its last place is at the window's upper end."""
-    first = math.ceil((window.high - part.origin) / part.spacing) - length
-    return compose(part, first, length, extended=window.extended)
+def _places(part: Tilted, window: Window, length: int) -> tuple[int, int]:
+    """The first and the last place of the window; the last is at its upper end."""
+    last = math.ceil((window.high - part.origin) / part.spacing) - 1
+    return last - length + 1, last
 
 
-def _nodes(part: Tilted, composed: Composed) -> FloatArray:
-    """The losses at the places of the composition."""
-    place = composed.first + np.arange(len(composed.mass), dtype=np.float64)
-    return part.origin + part.spacing * place
-
-
-def _from(floor: float, node: FloatArray) -> slice:
-    """Nodes from `floor` upwards, two at least."""
-    return slice(min(int(np.searchsorted(node, floor)), len(node) - 2), len(node))
-
-
-def _upper(part: Tilted, composed: Composed, window: Window, near: float) -> PrivacyCurve:
-    """The upper curve: errors added to every bin, and what lies outside of the window."""
-    node = _nodes(part, composed)
-    mass = np.maximum(composed.mass, 0.0) + composed.error
+def _upper(part: Tilted, window: Window, length: int) -> PrivacyCurve:
+    """The upper curve: errors added to every place, and what lies outside of the window."""
+    first, last = _places(part, window, length)
 
     # Wrapping around only adds to an upper bound; what lies above the window has to be added.
-    above = math.exp(min(part.cumulant(window.tail) - window.tail * float(node[-1]), 0.0))
-    used = _from(-part.spacing, node)
-    return composed_curve(
-        node[used], mass[used], part, near, outward=1, constant=part.infinite + above
-    )
+    end = part.origin + part.spacing * last
+    cumulant = float(part.cumulant(np.array([window.tail]))[0])
+    above = math.exp(min(cumulant - window.tail * end, 0.0))
+
+    # An epsilon below 0 means 0, and below the window nothing is known.
+    least = max(part.origin + part.spacing * first, -part.spacing)
+    composed = compose(part, length, extended=window.extended)
+    return composed_curve(part, composed, (last, least), outward=1, constant=part.infinite + above)
 
 
-def _lower(part: Tilted, composed: Composed, window: Window, near: float) -> PrivacyCurve:
-    """The lower curve: errors subtracted from every bin, and what may have wrapped around."""
-    node = _nodes(part, composed)
-    mass = np.maximum(composed.mass - composed.error, 0.0)
-    width = len(node) * part.spacing
-    used = _from(window.floor, node)
-    floor = float(node[used][0])
+def _lower(part: Tilted, window: Window, length: int) -> PrivacyCurve:
+    """The lower curve: errors subtracted from every place, and what may have wrapped around."""
+    first, last = _places(part, window, length)
+    lowest = part.origin + part.spacing * first
+    floor = max(window.floor, lowest)
+    width = length * part.spacing
 
     # At most this much wrapped around from below and from above into losses >= floor, untilted
     # (section 5, "Window"). If the window begins below every loss, nothing came from below.
     down, up = window.wrap_down, window.wrap_up
-    below = part.cumulant(-down) + down * float(node[0]) - part.theta * width
-    wrapped = 0.0 if composed.first <= part.lowest else _series(below, part.theta * width)
-    above = part.cumulant(up) - up * (floor + width) + part.theta * width
+    cumulant_down, cumulant_up = part.cumulant(np.array([-down, up])).tolist()
+    below = cumulant_down + down * lowest - part.theta * width
+    wrapped = 0.0 if first <= part.lowest else _series(below, part.theta * width)
+    above = cumulant_up - up * (floor + width) + part.theta * width
     constant = -(wrapped + _series(above, (up - part.theta) * width)) * (1.0 + 1e-9)
-    return composed_curve(node[used], mass[used], part, near, outward=-1, constant=constant)
+    composed = compose(part, length, extended=window.extended)
+    return composed_curve(part, composed, (last, floor), outward=-1, constant=constant)
 
 
 def _series(log_first: float, decay: float) -> float:
@@ -400,12 +384,12 @@ def delta_bracket(problem: Composition, epsilon: float, tolerance: float) -> Bra
 
         # Since D decreases, a loss moved outward by the slack is an epsilon moved the other way.
         pair = pair.tilted(window.theta)
-        curves = _curves(pair, window, epsilon)
+        curves = _curves(pair, window)
         at_most = max(epsilon - pair.upper.slack, 0.0) * (1.0 - 4.0 * U)
         at_least = (epsilon + pair.lower.slack) * (1.0 + 4.0 * U)
         high = curves.upper.delta(at_most) * (1.0 + 1e-12)
         low = curves.lower.delta(at_least) * (1.0 - 1e-12)
-        best = Bracket(max(best.lower, low), min(best.upper, high), spacing, delta)
+        best = Bracket(max(best.lower, low), min(best.upper, high), spacing, chernoff=delta)
         work += window.points(spacing)
         if best.upper - best.lower <= tolerance * best.upper or work > _WORK:
             break

@@ -1,4 +1,4 @@
-"""The composition of lattice measures by FFT, with a bound on every rounding error.
+"""The composition of lattice measures as a transform, with a bound on every rounding error.
 
 Tilted by theta and normalised, the measures become probability vectors on whole indices. Each is
 written as an atom a at place 0 (its largest entry) and a rest r; with R the transform of r, F = a +
@@ -7,22 +7,21 @@ R, and T the count,
     composition = atom A at 0  +  inverse transform of  A (e^X - 1),
     A = prod a^T,   X = sum T ln(1 + R/a),
 
-computed modulo the window length n. Only r and e^X - 1 are ever transformed, so that a sparse
-sample, nearly all of whose mass is one atom, leaves errors in proportion to what is not the atom.
-Where A is negligible, A e^X is transformed as it is.
+modulo the window length n. Only r and e^X - 1 are ever transformed, so that a sparse sample, nearly
+all of whose mass is one atom, leaves errors in proportion to what is not the atom. Where A is
+negligible, A e^X stands as it is, and only at frequencies where it is not negligible. The inverse
+transform itself is never computed: `curve` sums it up in closed form.
 
-Error per bin (docs/proofs/tight.md, section 5, "Rounding"), with u the unit roundoff, d the error
-of one FFT output (see `rounding`), x + iy = X, |r| the 1-norm:
+Error per bin (docs/proofs/tight.md, section 5, "Rounding"), with u the unit roundoff, |r| the
+1-norm, d |r| the error of R (see `spectrum`), x + iy = X:
 
-    ln F   is wrong by at most  b = u |r| (16 log2 n + 80) / |F|,
+    ln F   is wrong by at most  b = |r| (d + 80u) / |F|,
     X      by                   B = sum T b + 8u (|ln A| + |x| + |y|),
-    A e^X  by                   A e^x (e^B - 1) + 4u A |e^X - 1|,
-
-and the inverse transform adds d A mean|e^X - 1|.
+    A e^X  by                   A e^x (e^B - 1) + 32u A |e^X - 1|.
 
 The second bound grows with |F|, so |F| may be replaced by anything larger there: sizes below a
 least count as that. In long double u is that of long double; the masses that go in are float64 and
-exact by definition, those that come out are rounded.
+exact by definition.
 """
 
 from __future__ import annotations
@@ -32,18 +31,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
+from numpy.typing import NDArray
 
+from discreet.accounting.tight.lattice.spectrum import LEAST, Step, all_frequencies, frequencies
 from discreet.accounting.tight.lattice.upper import Measure
-from discreet.accounting.tight.rounding import WIDE, FloatArray, U, fft_error
+from discreet.accounting.tight.rounding import WIDE, FloatArray, U
 
 __all__ = ["Composed", "Tilted", "compose", "tilted"]
 
 # Factors below e^-60 are not computed but bounded.
 _NEGLIGIBLE = 60.0
-
-# Sizes of a spectrum below this are bounded by it.
-_LEAST = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,34 +86,47 @@ class Tilted:
         """Mass of the composition at infinity, rounded up: 1 - prod (1 - p)^T <= sum T p."""
         return sum(count * measure.infinite for measure, count in self.measures) * (1.0 + 1e-9)
 
-    def cumulant(self, theta: float, below: float = math.inf) -> float:
-        """The ln of the total mass of the composition, tilted by another theta, rounded up; of
-        losses up to `below` only.
-        """
-        total = 0.0
+    def cumulant(self, theta: FloatArray) -> FloatArray:
+        """The ln of the total mass of the composition, tilted by other exponents, rounded up."""
+        total_T = np.zeros_like(theta)
 
         for measure, count in self.measures:
+            present = measure.mass > 0.0
+            if not present.any():
+                return np.full_like(theta, -np.inf)
+
+            # With the mass in the exponent, the largest term is 1 and never underflows.
+            log_mass = np.log(measure.mass[present])
+            exponent_TN = np.multiply.outer(theta, measure.loss[present])
+            size_T = np.abs(exponent_TN).max(axis=1) + float(np.abs(log_mass).max())
+            exponent_TN += log_mass
+            top_T = exponent_TN.max(axis=1)
+            sum_T = np.exp(exponent_TN - top_T[:, None]).sum(axis=1)
+
             # An upper bound: the errors of the exponentials and of their sum are added.
-            exponent = theta * measure.loss
-            top = float(exponent.max())
-            weight = float(np.sum((measure.mass * np.exp(exponent - top))[measure.loss <= below]))
-            if weight <= 0.0:
-                return -math.inf
+            error_T = 8.0 * U * (len(log_mass) + size_T + 8.0)
+            total_T += count * (np.log(sum_T) + top_T + error_T)
 
-            error = 4.0 * U * (len(exponent) + float(np.abs(exponent).max()) + abs(top) + 8.0)
-            total += count * (math.log(weight) + top + error)
-
-        return total
+        return total_T
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """Tilted mass of the composition on places first, first + 1, ...; each entry true up to
-    `error`, either way.
+    """Tilted mass of a composition on whole places, modulo a length: an atom at place 0, and on
+    every place i the sum of Re(power_k e^(2 pi i k i / length)) over the frequencies k.
+
+    Attributes:
+        length: n.
+        frequency: the k, between 0 and n / 2; all others count for nothing.
+        power: in long double, if the composition was computed so.
+        atom: mass at place 0, apart from the sum.
+        error: the sum is the true mass of a place up to this, either way.
     """
 
-    first: int
-    mass: FloatArray
+    length: int
+    frequency: NDArray[np.int64]
+    power: Any
+    atom: float
     error: float
 
 
@@ -153,22 +163,23 @@ def tilted(measures: tuple[tuple[Measure, int], ...], theta: float, *, outward: 
     return Tilted(measures, theta, tuple(weights), tuple(places), log_total, origin, slack)
 
 
-def compose(part: Tilted, first: int, length: int, *, extended: bool = False) -> Composed:
-    """The tilted composition on places first ... first + length - 1, modulo length; `extended` uses
-    long double.
-    """
+def compose(part: Tilted, length: int, *, extended: bool = False) -> Composed:
+    """The tilted composition modulo the length; `extended` uses long double."""
     kind: Any = np.longdouble if extended and WIDE else np.float64
-    spectra = [
-        _spectrum(weight, place, count, length, kind)
+    steps = [
+        Step(weight, place, count)
         for weight, place, (_, count) in zip(part.weights, part.places, part.measures, strict=True)
     ]
-    log_atom: Any = sum((step.count * np.log(kind(step.atom)) for step in spectra), kind(0.0))
+    log_atom: Any = sum((step.count * np.log(kind(step.atom)) for step in steps), kind(0.0))
 
     # With a negligible atom only frequencies that are not negligible are computed.
-    computed: Any = np.arange(length // 2 + 1)
-    if log_atom < -_NEGLIGIBLE / 2.0:
-        log_size = sum(step.count * step.log_size() for step in spectra)  # ln of A |e^X|
-        computed = np.flatnonzero(log_size > -_NEGLIGIBLE)
+    split = bool(log_atom >= -_NEGLIGIBLE / 2.0)
+    computed = all_frequencies(length) if split else frequencies(steps, length, _NEGLIGIBLE)
+    rests = [step.rest(computed, length, kind) for step in steps]
+    if not split:
+        log_size = sum(rest.count * rest.log_size() for rest in rests)  # ln of A |e^X|
+        matters = np.flatnonzero(log_size > -_NEGLIGIBLE)
+        computed, rests = computed[matters], [rest.at(matters) for rest in rests]
 
     unit = float(np.finfo(kind).eps) / 2.0
 
@@ -177,61 +188,36 @@ def compose(part: Tilted, first: int, length: int, *, extended: bool = False) ->
     y: Any = np.zeros(len(computed), dtype=kind)
     x_bound, error_x, worst = np.zeros(len(computed)), np.zeros(len(computed)), 0.0
 
-    for step in spectra:
-        log, angle = _logarithm(
-            step.rest.real[computed] / step.atom, step.rest.imag[computed] / step.atom
-        )
-        x += step.count * log
-        y += step.count * angle
-        bounded = np.maximum(log.astype(np.float64), math.log(_LEAST / step.atom))
-        x_bound += step.count * bounded
-        step_error = step.count * unit * step.loose * (16.0 * math.log2(length) + 80.0)
-        error_x += step_error / step.atom * np.exp(-bounded)
-        worst += step_error / _LEAST + 16.0 * U * step.count
+    for rest in rests:
+        log, angle = _logarithm(rest.value.real / rest.atom, rest.value.imag / rest.atom)
+        x += rest.count * log
+        y += rest.count * angle
+        bounded = np.maximum(log.astype(np.float64), math.log(LEAST / rest.atom))
+        x_bound += rest.count * bounded
+        step_error = rest.count * rest.loose * (rest.error + 80.0 * unit)
+        error_x += step_error / rest.atom * np.exp(-bounded)
+        worst += step_error / LEAST + 16.0 * U * rest.count
 
     error_x += 8.0 * unit * (abs(float(log_atom)) + np.abs(x) + np.abs(y)).astype(np.float64)
+    power = _power(x, y, log_atom, split=split)
+    off = np.exp(x_bound + float(log_atom)) * np.expm1(np.minimum(error_x, 700.0))
 
-    mass, error = _inverse((x, y, computed), x_bound, error_x, log_atom, length)
+    # Every frequency of a real transform stands for two, but the first and, if the length is even,
+    # the last one.
+    twice = np.where((computed == 0) | (2 * computed == length), 1.0, 2.0)
+    size = np.abs(power).astype(np.float64)
+    error = float(np.sum(twice * (off * (1.0 + 32.0 * unit) + 32.0 * unit * size)))
 
     # The frequencies that were not computed: each is at most e^-60 times its own error.
     skipped = length // 2 + 1 - len(computed)
-    largest = math.exp(-_NEGLIGIBLE + min(worst, _NEGLIGIBLE))
-    error += 2.0 * skipped * largest / length * (1.0 + 1e-9)
-    return Composed(first, np.roll(mass, -(first % length)), error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spectrum:
-    """The transform of one tilted measure: an atom a, and the transform R of the rest.
-
-    Attributes:
-        atom: a.
-        loose: 1-norm of what is not the atom.
-        rest: R, at the non-negative frequencies.
-        count: how often the measure is composed.
-    """
-
-    atom: float
-    loose: float
-    rest: Any
-    count: int
-
-    def log_size(self) -> FloatArray:
-        """The ln of |a + R|, at least ln of the least size that counts; good to 16u besides the
-        error of R.
-        """
-        re, im = self.rest.real.astype(np.float64) + self.atom, self.rest.imag.astype(np.float64)
-        log: FloatArray = 0.5 * np.log(np.maximum(re * re + im * im, _LEAST**2))
-        return log
-
-
-def _spectrum(weight: FloatArray, place: Any, count: int, length: int, kind: Any) -> _Spectrum:
-    """Split off the atom at place 0 and transform what remains, modulo the length."""
-    centre = place == 0
-    atom = float(weight[centre][0])
-    loose = np.zeros(length, dtype=kind)
-    np.add.at(loose, np.mod(place, length), np.where(centre, 0.0, weight).astype(kind))
-    return _Spectrum(atom, float(np.sum(weight)) - atom, scipy.fft.rfft(loose), count)
+    error += 2.0 * skipped * math.exp(-_NEGLIGIBLE + min(worst, _NEGLIGIBLE))
+    return Composed(
+        length,
+        computed,
+        power * (twice / length),
+        math.exp(float(log_atom)) if split else 0.0,
+        error / length * (1.0 + 1e-9),
+    )
 
 
 def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
@@ -244,41 +230,12 @@ def _logarithm(re: Any, im: Any) -> tuple[Any, Any]:
     return log_size, np.arctan2(im, 1.0 + re)
 
 
-def _inverse(
-    exponent: tuple[Any, Any, Any],
-    x_bound: FloatArray,
-    error_x: FloatArray,
-    log_atom: Any,
-    length: int,
-) -> tuple[FloatArray, float]:
-    """Mass on places 0 ... length - 1 and the error of each, from (x, y, frequencies); see the
-    header.
-    """
-    x, y, computed = exponent
-    unit = float(np.finfo(x.dtype).eps) / 2.0
-    split = log_atom >= -_NEGLIGIBLE / 2.0
-    power = np.zeros(length // 2 + 1, dtype=np.result_type(x.dtype, np.complex128))
-    if split:
-        # e^X - 1 without cancellation: cos y - 1 = -2 sin^2(y/2).
-        half, grown = np.sin(0.5 * y), np.expm1(x)
-        power.real = grown - 2.0 * (1.0 + grown) * half * half
-        power.imag = (1.0 + grown) * np.sin(y)
-    else:
-        size = np.exp(x + log_atom)
-        power.real[computed] = size * np.cos(y)
-        power.imag[computed] = size * np.sin(y)
+def _power(x: Any, y: Any, log_atom: Any, *, split: bool) -> Any:
+    """The transform of the composition: A (e^X - 1) if the atom is apart, else A e^X."""
+    if not split:
+        return np.exp(x + log_atom) * (np.cos(y) + 1j * np.sin(y))
 
-    scale = np.exp(log_atom) if split else 1.0
-    mass = scale * scipy.fft.irfft(power, n=length)
-    mass[0] += scale if split else 0.0
-
-    # Every frequency of the real transform stands for two at most.
-    top = np.exp(x_bound + (0.0 if split else float(log_atom)))
-    size = np.abs(power[computed]).astype(np.float64)
-    off = top * np.expm1(np.minimum(error_x, 700.0))
-    total = float(
-        np.sum(
-            off * (1.0 + 4.0 * unit) + 4.0 * unit * size + fft_error(length, unit) * (size + off)
-        )
-    )
-    return mass.astype(np.float64), 2.0 * float(scale) * total / length * (1.0 + 1e-9)
+    # e^X - 1 without cancellation: cos y - 1 = -2 sin^2(y/2).
+    half, grown = np.sin(0.5 * y), np.expm1(x)
+    difference = grown - 2.0 * (1.0 + grown) * half * half + 1j * (1.0 + grown) * np.sin(y)
+    return np.exp(log_atom) * difference

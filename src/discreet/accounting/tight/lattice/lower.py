@@ -16,6 +16,7 @@ is removed by one move across two nodes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,31 +189,29 @@ def _balance(worth: _Worth, centre: int) -> FloatArray:
     count = len(worth.under)
     share = [0.0] * (count + 1)
 
-    # Lists, because a loop over single entries of an array is far slower.
+    # Lists, because a loop over single entries of an array is far slower; no calls inside of it for
+    # the same reason. A part is all at most, and none of what is not there.
     under, over = worth.under.tolist(), worth.over.tolist()
     down, up = worth.down.tolist(), worth.up.tolist()
+    moved = 0.0
 
     # From the top: the cut above node j is decided, the one below it makes up the balance.
     for j in range(count - 1, centre, -1):
-        above = share[j + 1]
-        balance = over[j] - under[j] + above * (down[j + 1] if above > 0.0 else over[j])
-        share[j] = _part(-balance, under[j]) if balance < 0.0 else -_part(balance, up[j - 1])
+        balance = over[j] - under[j] + moved * (down[j + 1] if moved > 0.0 else over[j])
+        available = under[j] if balance < 0.0 else up[j - 1]
+        moved = -balance / available if abs(balance) < available else math.copysign(1.0, -balance)
+        share[j] = moved = moved if available > 0.0 else 0.0
+
+    moved = 0.0
 
     # From the bottom: the cut below node j is decided, the one above it makes up the balance.
     for j in range(centre):
-        below = share[j]
-        balance = over[j] - under[j] + below * (up[j - 1] if below < 0.0 else under[j])
-        share[j + 1] = _part(-balance, down[j + 1]) if balance < 0.0 else -_part(balance, over[j])
+        balance = over[j] - under[j] + moved * (up[j - 1] if moved < 0.0 else under[j])
+        available = down[j + 1] if balance < 0.0 else over[j]
+        moved = -balance / available if abs(balance) < available else math.copysign(1.0, -balance)
+        share[j + 1] = moved = moved if available > 0.0 else 0.0
 
     return np.array(share)
-
-
-def _part(amount: float, available: float) -> float:
-    """Which part of what is available makes up the amount: all at most, none if there is none."""
-    if available <= 0.0:
-        return 0.0
-
-    return amount / available if amount < available else 1.0
 
 
 def _balance_centre(worth: _Worth, parts: _Parts, c: int) -> None:

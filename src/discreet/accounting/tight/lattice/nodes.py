@@ -125,7 +125,7 @@ def _fullest_place(
     after = np.searchsorted(loss, loss + width, side="right") - 1
     begin = int(np.argmax(mass_below[after] - mass_below + mass))
     fullest = slice(begin, int(after[begin]) + 1)
-    middle = float(np.average(loss[fullest], weights=mass[fullest]))
+    middle = float(np.sum(loss[fullest] * mass[fullest]) / np.sum(mass[fullest]))
 
     # The window moves with its middle; a few rounds settle it.
     for _ in range(4):
@@ -133,10 +133,11 @@ def _fullest_place(
             int(np.searchsorted(loss, middle - 0.5 * width)),
             int(np.searchsorted(loss, middle + 0.5 * width)),
         )
-        if mass[window].sum() <= 0.0:
+        total = float(mass[window].sum())
+        if total <= 0.0:
             break
 
-        middle -= float(np.log(np.average(np.exp(middle - loss[window]), weights=mass[window])))
+        middle -= math.log(float(np.sum(np.exp(middle - loss[window]) * mass[window])) / total)
 
     return middle
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from discreet.accounting.tight.interface import Direction
+from discreet.accounting.tight.interface import Direction, Quadrature
 from discreet.accounting.tight.lattice.compose import Tilted, tilted
 from discreet.accounting.tight.lattice.lower import gather_cells
 from discreet.accounting.tight.lattice.nodes import Lattice, Scope, lattice, scope
@@ -25,8 +26,16 @@ SMALL = 1e-7
 # So many offsets of the lattice are tried.
 _PLACES = 6
 
-# The exponents of Chernoff's bound, as multiples of the tilt.
-_EXPONENTS = np.array([0.7, 0.85, 1.0, 1.2, 1.5])
+# The exponents of Chernoff's bound, as multiples of the tilt. The large ones are for a direction
+# with light tails, on the lattice of its reverse.
+_EXPONENTS = np.array([0.7, 0.85, 1.0, 1.2, 1.5, 2.5, 5.0, 12.0, 40.0])
+
+
+# A query asks several times for the same few.
+@lru_cache(maxsize=16)
+def _quadrature(direction: Direction) -> Quadrature:
+    """The quadrature of a direction."""
+    return direction.quadrature()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,8 @@ class Composition:
 
     def law(self, delta: float) -> Law:
         """The composed loss, without what has a probability far below delta."""
-        law = Law(tuple((direction.quadrature(), float(count)) for direction, count in self.parts))
-        return law.capped(SMALL * delta / len(self.parts))
+        parts = tuple((_quadrature(direction), float(count)) for direction, count in self.parts)
+        return Law(parts).capped(SMALL * delta / len(self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +169,10 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
     grid = lattice(area, step, offset, plan.longest)
     lower = gather_cells(plan.direction, grid)
 
-    # The last offset with too little worth, and the best with too much.
+    # The last offset with too little worth, and the best with too much; the one before the last.
     lack: tuple[float, float] | None = None
     excess: tuple[float, float, Lattice, Measure] | None = None
+    before: tuple[float, float] | None = None
 
     for _ in range(_PLACES):
         if -1e-9 * step <= lower.lean <= near:
@@ -173,9 +183,12 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
         elif excess is None or lower.lean < excess[1]:
             excess = (offset, lower.lean, grid, lower)
 
-        # Until there is one of each, follow the lean itself; then between the two.
+        # Until there is one of each, follow the lean, which is about the distance, and then a
+        # secant; with one of each, between the two.
         if lack is None or excess is None:
-            offset += 1.02 * lower.lean if lower.lean < 0.0 else lower.lean
+            per_lean = 1.0 if before is None else _slope(before, (offset, lower.lean))
+            before = offset, lower.lean
+            offset += lower.lean * per_lean * (1.02 if lower.lean < 0.0 else 1.0)
         else:
             offset = excess[0] + (lack[0] - excess[0]) * 0.98 * excess[1] / (excess[1] - lack[1])
 
@@ -189,6 +202,14 @@ def _placed(plan: _Plan, near: float) -> tuple[Lattice, Measure]:
     return grid, lower
 
 
+def _slope(before: tuple[float, float], last: tuple[float, float]) -> float:
+    """How far the offset has to move for each unit of lean, by two (offset, lean) pairs: from 1, as
+    without them, to 2.
+    """
+    change = before[1] - last[1]
+    return min(max((last[0] - before[0]) / change, 1.0), 2.0) if change != 0.0 else 1.0
+
+
 def chernoff(part: Tilted, delta: float) -> float:
     """A certified upper bound on epsilon from the upper measure alone: Chernoff at several
     exponents, no transform.
@@ -199,7 +220,7 @@ def chernoff(part: Tilted, delta: float) -> float:
         return math.inf
 
     theta = part.theta * _EXPONENTS
-    cumulant = np.array([part.cumulant(exponent) for exponent in theta.tolist()])
+    cumulant = part.cumulant(theta)
 
     # delta <= e^(K - theta eps) c(theta) for every theta, solved for epsilon (header of `tilt.py`).
     best = float(np.min((cumulant + log_peak(theta) - math.log(finite_delta)) / theta))
