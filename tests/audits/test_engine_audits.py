@@ -220,7 +220,7 @@ PATHS: dict[str, tuple[Any, dict[str, Any]]] = {
     "convolution, folded": (convolution, {"form": "folded"}),
     "convolution, unfolded": (convolution, {"form": "unfolded"}),
     "embedding": (embedding, {}),
-    "tied, ghost": (tied, {"form": "ghost", "trials": 6}),
+    "tied, ghost": (tied, {"form": "ghost", "trials": 16}),
     "tied, direct": (tied, {"form": "direct"}),
     "lstm": (recurrent, {}),
     "batch norm": (normalised, {}),

@@ -23,7 +23,9 @@ from support.white_box import CASES, advantage, claimed_advantage, plan_of, slac
 ALPHA = 5e-7
 ADD, ZERO, REPLACE = dp.Adjacency
 LOOSE = {
-    "microbatches": 0.2,
+    # Over 24 keys the attack on microbatches of a fixed size reached 0.24 of the claim, with a
+    # standard deviation of 0.035 in eight trials (0.065 in two, with which 0.2 was passed by luck).
+    "microbatches": 0.1,
     "truncated": 0.3,
     "fixed": 0.3,
     "shuffled": 0.5,
@@ -43,7 +45,8 @@ def test_no_attack_does_better_than_the_claim_and_the_attack_is_not_empty(
     mechanism: str, sampling: str, adjacency: dp.Adjacency
 ) -> None:
     plan = plan_of(mechanism, sampling, adjacency)
-    scores = white_box(plan, trials=2, source=source_of(f"{mechanism} {sampling}"))
+    trials = 8 if mechanism == "microbatches" else 2
+    scores = white_box(plan, trials=trials, source=source_of(f"{mechanism} {sampling}"))
     claim = claimed_advantage(plan)
     assert advantage(scores) - slack(scores, ALPHA) <= claim
     assert advantage(scores) >= claim * min(LOOSE.get(mechanism, 0.7), LOOSE.get(sampling, 0.7))

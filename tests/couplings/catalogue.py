@@ -11,6 +11,7 @@ from . import (  # noqa: F401  (each registers its cases)
     cases_attack_memory,
     cases_attack_objects,
     cases_attack_places,
+    cases_attack_sixth_data,
     cases_attack_third,
     cases_backward,
     cases_copies,

@@ -36,18 +36,19 @@ def _left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del default_collate_fn_map[kind]
 
 
-# Kinds with many near relatives, of which each takes processes: every second of them is for the
-# full suite.
-_LARGE = frozenset({"attack", "copy", "door"})
+# Of kinds with many near relatives about so many run each time, evenly spread; the full suite has
+# all.
+_SHARE = 20
 
 
 def _parameters() -> list[Any]:
     """Cases and timings, with readable names."""
     parameters = []
+    relatives = Counter(case.kind for case in CASES)
     met: Counter[str] = Counter()
     for case in CASES:
+        is_left_out = met[case.kind] % -(-relatives[case.kind] // _SHARE) != 0
         met[case.kind] += 1
-        is_left_out = case.kind in _LARGE and met[case.kind] % 2 == 0
         for timing in case.timings:
             is_slow = is_left_out or case.is_slow(timing)
             marks = [pytest.mark.full] if is_slow else []

@@ -29,7 +29,6 @@ from discreet.randomness import (
     Source,
     Stream,
     ahead,
-    gaussian,
     release,
     source,
 )
@@ -87,14 +86,15 @@ def interrupted_draw(run: Run) -> None:
     run.attempt(lambda: noise.take(4))
     error = run.choice.choice([KeyboardInterrupt, OSError])
 
-    def break_off(words: NDArray[np.uint64], scale: float, integers: Numbers) -> NDArray[np.intp]:
-        whole(words, scale, integers)
-        run.seen.append(integers.copy())
+    def break_off(*arguments: Any) -> Any:
+        whole.release(*arguments)
+        run.seen.append(arguments[-1][~np.isnan(arguments[-1])])
         raise error
 
-    noise._adder, whole = break_off, noise._adder
+    whole = noise._backend
+    noise._backend = whole._replace(release=break_off)
     assert not run.attempt(lambda: noise.take(4))
-    noise._adder = whole
+    noise._backend = whole
     run.attempt(lambda: noise.take(4))
     run.attempt(lambda: released(stream))
 
@@ -111,11 +111,19 @@ def interrupted_release(run: Run) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
 
-        def break_off(units: Numbers, *_: object) -> Numbers:
+        def break_off(units: Numbers, *_: object) -> None:
             run.seen.append(units.copy())
             raise KeyboardInterrupt
 
-        patch.setattr(gaussian, "publish_noise", break_off)
+        def break_off_after(
+            self: Any, sums: Numbers, out: Numbers, *given: Any, **named: Any
+        ) -> None:
+            whole(self, sums, out, *given, **named)
+            break_off(out)
+
+        whole = GaussianNoise._release_part
+        if drawn is None:
+            patch.setattr(GaussianNoise, "_release_part", break_off_after)
         patch.setattr(ahead, "publish_noise", break_off)
         assert not run.attempt(action)
     run.attempt(action)

@@ -16,6 +16,7 @@ from discreet.mechanisms import Gaussian
 from discreet.training.engine import Engine
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from support.norms import images, loss, records_of, small_cnn
+from support.tally import Tally
 
 BATCH, CLIP, MOMENTUM = 8.0, 0.7, 0.25
 
@@ -105,7 +106,7 @@ def check_isolation(seed: int, size: float) -> None:
     x, y = images(5, seed)
     other = x.clone()
     other[0] = x[0].flip(-1) * size
-    losses: list[Tensor] = []
+    losses = Tally()
 
     def watched(model: Any, data: Any) -> Tensor:
         found = loss(model, data)

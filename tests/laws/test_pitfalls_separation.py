@@ -30,6 +30,7 @@ from discreet.training import augmented
 from discreet.training.engine import Engine, Loss
 from discreet.training.separation import operation
 from laws.test_pitfalls_engine import JUST_ABOVE, RECORDS, clipped, moves, right, squares
+from support.tally import Tally
 from unit.training.test_run import data, keyed, network, plan
 from unit.training.test_run import loss as labelled
 
@@ -108,15 +109,14 @@ def test_t06_a_coupling_that_only_some_records_trigger_is_seen_without_them(its:
 
 
 def test_t06_a_coupling_that_begins_at_a_later_pass_is_found_in_that_pass() -> None:
-    passes = 70
-    steps = iter(range(2, 10**6))
+    passes, step = 70, 0
 
     def ramped(network: Any, batch: Any) -> Tensor:
-        step = next(steps)
         return summed_over_all(network, batch) if step > passes else squares(network, batch)
 
     engine = Engine(nn.Linear(4, 3))
-    while engine.one_by_one is None and next(steps) < 10 * passes:
+    while engine.one_by_one is None and step < 10 * passes:
+        step += 1
         list(engine.passes(ramped, with_one_special(), RECORDS, RECORDS))
     assert engine.one_by_one is not None
     assert "several records" in engine.one_by_one
@@ -702,7 +702,7 @@ def test_t09_what_a_loss_has_kept_holds_nothing_once_the_sums_are_done(alone: bo
 
 
 def test_t09_a_pass_that_fails_leaves_nothing_to_the_processes_of_records() -> None:
-    kept: list[Tensor] = []
+    kept = Tally()
 
     def its(model: Any, batch: Any) -> Tensor:
         kept.append(batch[0].clone())
@@ -827,7 +827,7 @@ def test_t09_public_state_moves_in_a_step_without_records_too() -> None:
     with engine.one_step(5):
         list(engine.passes(squares, ordinary(), RECORDS, RECORDS))
     with engine.one_step(6):
-        engine.rest(squares)
+        engine.rest(squares, RECORDS)
     assert model.counted() == [2.0] * 4
 
 
@@ -841,7 +841,7 @@ def test_t09_a_pass_that_fails_moves_no_public_state() -> None:
 
 def test_t09_what_python_and_numpy_draw_is_the_same_in_all_passes_of_a_step() -> None:
     """Wrong: their streams go on from pass to pass, and everybody goes by them in later steps."""
-    drawn: list[tuple[float, float]] = []
+    drawn = Tally()
 
     def its(model: Any, batch: Any) -> Tensor:
         drawn.append((random.random(), float(np.random.rand())))  # noqa: NPY002  (as losses do)

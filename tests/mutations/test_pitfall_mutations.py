@@ -20,12 +20,13 @@ from discreet.accounting.tight.lattice import bracket
 from discreet.accounting.tight.lattice.compose import compose
 from discreet.aggregation.aggregator import Aggregator
 from discreet.plan import vocabulary
-from discreet.randomness import gaussian
+from discreet.randomness import GaussianNoise
 from discreet.training import PrivateRun, step
 from discreet.training.passes.contributions import Contributions
 from discreet.training.rules.call import Call
 from discreet.training.rules.weights import Derived
 from discreet.training.step import Stepping
+from support.lattices import masses_of
 from support.mutations import Mutation, assert_caught, by_name, replaced
 
 ENGINE = "laws/test_pitfalls_engine.py"
@@ -97,24 +98,29 @@ def no_noise_where_nobody_is(
     return right_in_numpy(self, integers, group, sample, lane) * somebody
 
 
-def float_noise(
-    noise: Any, grid: Any, values: Any, target: Any, first: int, last: int, start: int
-) -> None:
+def float_noise(noise: Any, sums: Any, out: Any, start: int, *, spacing: float) -> None:
     """Sum and noise in the precision of the sum, drawn and rounded as everybody does."""
-    drawn = np.random.default_rng(start).standard_normal(last - first).astype(values.dtype)
-    target[first:last] = values[first:last] + values.dtype.type(noise.scale * grid.spacing) * drawn
+    drawn = np.random.default_rng(start).standard_normal(out.size).astype(sums.dtype)
+    out[:] = sums + sums.dtype.type(noise.scale * spacing) * drawn
 
 
-def untilted(part: Any, first: int, length: int, *, extended: bool = False) -> Any:
+def untilted(part: Any, length: int, *, extended: bool = False) -> Any:
     """What a transform of the plain masses could tell: nothing below its rounding, which is not
     added to the bound either.
     """
-    found = right_compose(part, first, length, extended=extended)
+    found = right_compose(part, length, extended=extended)
+    steps = zip(part.weights, part.places, part.measures, strict=True)
+    mean = sum(count * float(np.sum(weight * place)) for weight, place, (_, count) in steps)
+    first = round(mean) - length // 2
+    mass = masses_of(found, first, length)
     with np.errstate(divide="ignore"):
-        log_tilted = np.log(np.maximum(found.mass, 0.0))
+        log_tilted = np.log(np.maximum(mass, 0.0))
     loss = part.origin + part.spacing * (first + np.arange(length))
     seen = log_tilted + part.log_total - part.theta * loss > math.log(2.0**-53)
-    return replace(found, mass=np.where(seen, found.mass, 0.0), error=0.0)
+    power = np.fft.rfft(np.roll(np.where(seen, mass, 0.0), first)) / length
+    frequency = np.arange(len(power))
+    power[1 : (length + 1) // 2] *= 2.0
+    return replace(found, frequency=frequency, power=power, atom=0.0, error=0.0)
 
 
 def classical_formula(noise_multiplier: float, delta: float) -> tuple[float, float]:
@@ -142,7 +148,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P19 noise in floating point",
-        replaced(gaussian, "_release_part", float_noise),
+        replaced(GaussianNoise, "_release_part", float_noise),
         "statistics/test_attacks.py::test_p13_p14_p19_p20_ours_survives_and_the_naive_one_does_not",
     ),
     Mutation(

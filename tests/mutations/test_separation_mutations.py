@@ -13,29 +13,31 @@ import pytest
 from torch import Tensor
 
 from discreet.training import checkpoint, engine, gradients, run
-from discreet.training.data import batch, collating, datasets, loading, seeding, trees
+from discreet.training.data import batch, collating, datasets, seeding, trees
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.engine import Engine
 from discreet.training.gradients import GradientWatch
-from discreet.training.passes import apart, passes, precision_settings, sandbox
+from discreet.training.passes import apart, hooks, passes, precision_settings, sandbox, scripted
 from discreet.training.passes.passes import Passes
 from discreet.training.passes.sandbox import Traces
 from discreet.training.passes.tape import Tape
 from discreet.training.rules import call
 from discreet.training.rules.call import Uses
-from discreet.training.separation import books, doors, draws, exits, kept, marks, operation, proof
+from discreet.training.separation import books, doors, draws, exits, marks, operation, proof
 from discreet.training.separation.books import Books
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.draws import Draws
-from discreet.training.separation.effects import Effect
-from discreet.training.separation.kept import Attributes, Moved
+from discreet.training.separation.effects import Effect, Effects
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import Operation
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import PUBLIC, OneByOne, Rows
 from discreet.training.separation.table import RULES, operands, products
 from discreet.training.separation.table.operands import Operands
+from discreet.training.state import moved, reach
+from discreet.training.state.moved import Moved, Noted
+from discreet.training.state.reach import Reach
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
 
 LAWS = "laws/test_pitfalls_separation.py"
@@ -49,12 +51,15 @@ SHARED_DRAWS = (
     "::test_t09_what_is_drawn_for_all_records_is_the_same_in_all_passes_of_a_step"
 )
 STATE = "laws/test_pitfalls_state.py::test_t09_public_state_moves_once_a_step_wherever_it_is"
+COUNTED = "laws/test_public_state.py::test_t09_what_a_loss_counts_moves_once_a_step"
 HOOKS = (
     f"{LAWS}::"
     "test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
 )
 UNTOLD = f"{LAWS}::test_t14_whether_a_pass_is_proved_and_why_not_does_not_depend_on_its_records"
 OBJECTS = "laws/test_pitfalls_objects.py"
+ATTEMPTS = "laws/test_pitfalls_attempts.py"
+_EFFECTS_OF = Effects.of
 DATA = "unit/training/data"
 SETTINGS = "unit/training/passes/test_precision_settings.py"
 
@@ -66,6 +71,11 @@ right_together = Passes.together
 
 def nothing(*_: object, **__: object) -> None:
     """In the place of a check."""
+
+
+def registers_alone(model: Any, _: Any = None) -> Any:
+    """In the place of everything that a loss reaches."""
+    return Reach(model)
 
 
 class InThisProcess:
@@ -459,7 +469,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 T11 the memory of the data set is not marked",
-        replaced(loading, "mark_tensors_of", nothing),
+        replaced(datasets.Marking, "renew", nothing),
         f"{LAWS}::test_t09_t11_the_memory_of_the_data_set_enters_no_pass_past_the_sample",
     ),
     Mutation(
@@ -479,7 +489,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 attributes of modules move with every record",
-        replaced(Attributes, "put_back", lambda _: []),
+        replaced(Noted, "put_back", nothing),
         f"{LAWS}::test_t09_public_state_moves_once_a_step_however_many_passes_there_are[1-True]",
     ),
     Mutation(
@@ -580,12 +590,38 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 modules that only the loss has at hand move with every pass",
-        replaced(sandbox, "modules_near", lambda _: []),
-        f"{STATE}[a criterion]",
+        replaced(Reach, "_add_callable", nothing),
+        f"{STATE}[a criterion in a closure]",
+    ),
+    Mutation(
+        "T09 what a loss counts in containers and variables moves with every pass",
+        replaced(moved, "Reach", registers_alone),
+        f"{COUNTED}[a list]",
+    ),
+    Mutation(
+        "T09 variables of enclosing functions move with every pass",
+        replaced(reach, "_content_of", lambda _: None),
+        f"{COUNTED}[a bound method]",
+    ),
+    Mutation(
+        "T09 globals that a loss assigns move with every pass",
+        replaced(Reach, "_add_names", nothing),
+        f"{COUNTED}[a global]",
+    ),
+    Mutation(
+        "T09 counters of scripted modules move with every pass",
+        replaced(scripted, "_is_created_here", lambda _: True),
+        f"{COUNTED}[a scripted module]",
+    ),
+    Mutation(
+        "T09 a loss with state that fails on made-up records shows empty samples",
+        replaced(Engine, "_remember", nothing),
+        "laws/test_public_state.py"
+        "::test_t09_state_that_a_step_without_records_could_not_move_is_refused_by_name",
     ),
     Mutation(
         "T09 the mode of a model moves with every pass",
-        replaced(kept, "_REGISTERS_AND_HOOKS", kept.OF_TORCH),
+        replaced(moved, "_REGISTERS_AND_HOOKS", reach.OF_TORCH),
         f"{STATE}[training mode]",
     ),
     Mutation(
@@ -593,6 +629,37 @@ MUTATIONS = [
         replaced(Draws, "end", nothing),
         "unit/training/separation/test_draws.py"
         "::test_t12_a_seed_of_the_users_own_is_not_proved[_seeds_at_the_end]",
+    ),
+    # --- what a sixth attack found ---
+    Mutation(
+        "T09 an empty first sample moves no state where the loop has looked at it",
+        replaced(run, "rehearse", nothing),
+        f"{ATTEMPTS}::test_t09_an_empty_first_sample_moves_state_as_any_other",
+    ),
+    Mutation(
+        "T14 after an error that a record has caused another loss is tried",
+        replaced(Engine, "circumstances", lambda *_: ()),
+        f"{ATTEMPTS}::test_t14_a_batch_on_which_a_loss_failed_is_not_given_to_another_one[9]",
+    ),
+    Mutation(
+        "T15 modes of functions around the loop are let through",
+        replaced(hooks, "_function_modes", tuple),
+        f"{ATTEMPTS}::test_t15_a_mode_around_the_loop_is_refused_by_name[Watching]",
+    ),
+    Mutation(
+        "T15 modes of operations around the loop are let through",
+        replaced(hooks, "_dispatch_modes", tuple),
+        f"{ATTEMPTS}::test_t15_a_mode_around_the_loop_is_refused_by_name[Following]",
+    ),
+    Mutation(
+        "P42 what a record's process prints is seen",
+        replaced(apart, "_leave_files_alone", nothing),
+        f"{ATTEMPTS}::test_p42_a_process_of_a_record_prints_and_logs_nowhere",
+    ),
+    Mutation(
+        "T07 what was learned from made-up records hides a door",
+        replaced(Effects, "of", staticmethod(lambda count, **_: _EFFECTS_OF(count))),
+        f"{ATTEMPTS}::test_t07_what_was_learned_where_python_may_look_serves_no_other_pass",
     ),
     # --- T14 ---
     Mutation(

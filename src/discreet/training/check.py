@@ -335,7 +335,7 @@ def _of_passes(model: nn.Module, loss: Loss, batch: Any, run: _Run) -> list[Prob
     rows = select(batch, torch.arange(count) % records)
     try:
         engine = Engine(model, batch_norm=run.norms)
-        with seeded_pass(0), plain_forward(model):
+        with seeded_pass(0), plain_forward(model, function=loss):
             passes = [*engine.passes(loss, rows, count, count)]
     except DiscreetError as error:
         return [Problem("the loss", error.got, error.do)]
@@ -386,7 +386,7 @@ def _of_unused(engine: Engine, used: set[str]) -> Iterator[Problem]:
 def _times_slower(engine: Engine, loss: Loss, rows: Any, count: int) -> str:
     """How long records take one by one, in units of one pass forward and backward over all."""
     start = time.perf_counter()
-    with seeded_pass(0), plain_forward(engine.model):
+    with seeded_pass(0), plain_forward(engine.model, function=loss):
         for _ in engine.passes(loss, rows, count, count):
             pass
     alone = time.perf_counter() - start

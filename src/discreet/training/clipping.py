@@ -51,6 +51,7 @@ class Sums:
         self._inner = inner
         self._device = device
         self._groups = bound.groups(state)
+        self._dimensions = dict(bound.dimensions.pairs)
         refuse_slots(self._groups)
         self._adds = 0
         self._totals: dict[str, Tensor] = {}
@@ -134,7 +135,7 @@ class Sums:
         if leaf not in self._totals:
             kind = torch.float32 if self._adds <= 1 and narrow else torch.float64
             self._totals[leaf] = torch.zeros(
-                self._bound.dimensions[leaf], dtype=kind, device=self._device
+                self._dimensions[leaf], dtype=kind, device=self._device
             )
         return self._totals[leaf]
 

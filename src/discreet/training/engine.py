@@ -28,12 +28,12 @@ from discreet.training.passes.contributions import Contributions, alone, gathere
 from discreet.training.passes.oracle import SelfTest
 from discreet.training.passes.passes import Loss as _Loss
 from discreet.training.passes.passes import Passes
-from discreet.training.passes.precision_settings import full_precision, refuse_kinds
+from discreet.training.passes.precision_settings import refuse_kinds, without_autocast
 from discreet.training.passes.sandbox import seeded_pass
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import ViewOf, sources_of
-from discreet.training.separation.kept import modules_of
 from discreet.training.separation.states import OneByOne, Stumbled
+from discreet.training.state.reach import modules_of, parameters_of
 
 __all__ = ["USER_ERRORS", "Engine", "Loss", "trained"]
 
@@ -179,21 +179,26 @@ class Engine:
         """
         return self._passes.traces.one_step(seed)
 
-    def rest(self, loss: Loss) -> None:
+    def rest(self, loss: Loss, records: int) -> None:
         """A step without records: public state moves as in any other, by a pass over made-up
         records, if it is known to move.
+
+        Args:
+            loss: of the user.
+            records: rows of a pass, as many as any other has: state may follow from how many there
+                are. What they contribute is dropped.
         """
         if not self._passes.traces.stateful or self._stand_in is None:
             return
 
-        # As many rows as any other pass: state may follow from how many there are. What they
-        # contribute is dropped.
-        row, records = self._stand_in
+        row, _ = self._stand_in
         rows = select(row, torch.zeros(records, dtype=torch.long))
 
-        with suppress(*USER_ERRORS):  # a model that cannot bear made-up records
+        try:
             for _ in self.passes(loss, rows, records, 1):
                 pass
+        except USER_ERRORS as error:
+            raise _cannot_stand_in() from error
 
     def _contributed(
         self, loss: Loss, batch: Any, records: int, present: int | Tensor
@@ -211,7 +216,7 @@ class Engine:
             row_loss, rows, copies = loss, portion, 1
         else:
             reason = self._reason(row_loss, rows, records * copies, copies)
-        self._remember(portion, records)
+        self._remember(loss, portion, records)
 
         # What was contributed is the caller's until it asks for more, and is erased then.
         try:
@@ -224,10 +229,25 @@ class Engine:
             contributed = None
             self._passes.traces.erase()
 
-    def _remember(self, portion: Portion, records: int) -> None:
-        """What passes look like, for a step without records. Public."""
-        if self._passes.traces.stateful:
-            self._stand_in = (made_up(portion.take(torch.arange(1))), records)
+    def _remember(self, loss: Loss, portion: Portion, records: int) -> None:
+        """What passes look like, for a step without records. Public.
+
+        Raises:
+            ModelError: the loss has state, and fails on made-up records.
+        """
+        is_known = self._stand_in is not None and self._stand_in[1] == records
+        if is_known or not self._passes.traces.stateful:
+            return
+
+        # Tried now, where all steps are alike: an error in the step that has no records would show
+        # that it has none.
+        row = made_up(portion.take(torch.arange(1)))
+        rows = select(row, torch.zeros(records, dtype=torch.long))
+        try:
+            self._passes.plain(loss, rows, records)
+        except USER_ERRORS as error:
+            raise _cannot_stand_in() from error
+        self._stand_in = (row, records)
 
     def _rows_of(self, loss: Loss, portion: Portion, records: int) -> tuple[Loss, Portion, int]:
         """The loss of rows, the rows, and how many there are of each record.
@@ -251,7 +271,7 @@ class Engine:
             return "asked for"
 
         # A loss of another kind, or a model in another mode, may call other functions.
-        circumstances = self._circumstances(loss, copies)
+        circumstances = self.circumstances(loss, copies)
         if self._understanding is None or self._understanding.circumstances != circumstances:
             self._understanding = _Understanding(circumstances)
             tried = min(count, _TRIED)
@@ -262,7 +282,8 @@ class Engine:
 
         return self._understanding.one_by_one
 
-    def _circumstances(self, loss: Loss, copies: int) -> tuple[object, ...]:
+    def circumstances(self, loss: Loss, copies: int = 1) -> tuple[object, ...]:
+        """What decides which functions a loss calls, besides its numbers. Public."""
         # The code, not the function: a loss that is defined in the loop is a new one in each step.
         code = getattr(loss, "__code__", type(loss))
         return code, copies, *[module.training for module in modules_of(self.model)]
@@ -293,10 +314,12 @@ class Engine:
             return None
 
         self._uses = _counted(taped.uses, self.parameters)
-        with full_precision(self.device):
+        # No code of the user's runs from here to the sums, which read all settings of precision.
+        with without_autocast(self.device):
             pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
 
-        return Contributions(pieces, len(mask), mask), averaged(taped.statistics, len(mask))
+        records = mask.shape[0]
+        return Contributions(pieces, records, mask), averaged(taped.statistics, records)
 
     def _one_by_one(
         self, loss: Loss, rows: Portion, mask: Tensor, copies: int
@@ -339,8 +362,8 @@ class Engine:
         trained_now = {
             id(parameter)
             for module in modules_of(self.model)
-            for parameter in module.parameters(recurse=False)
-            if parameter.requires_grad
+            for parameter in parameters_of(module)
+            if parameter is not None and parameter.requires_grad
         }
 
         if trained_now != self._trained:
@@ -362,12 +385,12 @@ class Engine:
         """How many records one pass may have, by an estimate of the memory that each takes; at most
         `largest`. Public.
         """
-        if self._understanding is None:
-            trial_records = min(_TRIED, records)
-            trial_batch = made_up(select(batch, torch.arange(trial_records)))
+        if self._understanding is None and records:
+            # As many rows of these shapes, however many records the first sample happens to have.
+            trial_batch = made_up(select(batch, torch.arange(_TRIED) % records))
             with seeded_pass(0), suppress(OneByOne):  # for the shapes alone
-                row_loss, rows, copies = self._rows_of(loss, Portion(trial_batch), trial_records)
-                self._reason(row_loss, rows, trial_records * copies, copies)
+                row_loss, rows, copies = self._rows_of(loss, Portion(trial_batch), _TRIED)
+                self._reason(row_loss, rows, _TRIED * copies, copies)
 
         # Where a trial could measure nothing, the estimate is zero, and `largest` decides.
         return max(1, min(largest, budget // max(1, int(_PASS * self._chooser.activations.peak))))
@@ -392,9 +415,9 @@ class Engine:
 
         # Tried anew, whatever is known: a rehearsal says what is so now.
         rows = portion.batch
-        self._understanding = _Understanding(self._circumstances(row_loss, copies))
+        self._understanding = _Understanding(self.circumstances(row_loss, copies))
         trial = self._try(row_loss, rows, records * copies, copies)
-        self._remember(Portion(batch), records)
+        self._remember(loss, Portion(batch), records)
 
         if trial is None:
             return self._passes.rehearsed(row_loss, rows, records * copies)
@@ -402,7 +425,7 @@ class Engine:
 
     def _understand(self, loss: Loss, copies: int, reason: str) -> None:
         """From now on records are computed one by one, for this reason."""
-        self._understanding = _Understanding(self._circumstances(loss, copies), reason)
+        self._understanding = _Understanding(self.circumstances(loss, copies), reason)
 
     def _try(
         self, loss: Loss, rows: Any, count: int, copies: int
@@ -447,6 +470,17 @@ class Engine:
             self._understand(loss, copies, "the rules do not compute torch's own gradients")
 
         return trial.taped.losses, trial.taped.statistics
+
+
+def _cannot_stand_in() -> ModelError:
+    return ModelError(
+        expected="a loss with counters, buffers or other state of its own that also works on "
+        "made-up records",
+        got="one that fails on them",
+        do="Its state moves in a step without records, too, or it would show that there were none; "
+        "made-up records stand in for them. Keep counters in the training loop, and hand their "
+        "values to the loss, or let it accept any numbers of the batch's shapes and kinds.",
+    )
 
 
 def _counted(uses: Iterable[Use], parameters: Mapping[str, Tensor]) -> dict[str, int]:

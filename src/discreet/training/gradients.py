@@ -19,7 +19,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from typing import Any, final
 
@@ -29,8 +28,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from discreet.errors import ModelError
-from discreet.training.separation.kept import modules_of
+from discreet.training.passes.hooks import OwnHook
 from discreet.training.separation.marks import holds_records, preserved
+from discreet.training.state.reach import modules_of
 
 __all__ = ["GradientWatch", "refuse_parallel"]
 
@@ -95,7 +95,7 @@ class GradientWatch:
             return
         self._handles.append(register_optimizer_step_pre_hook(self._before_step))
         for leaf, parameter in self._parameters.items():
-            hook = partial(self._accumulated, leaf)
+            hook = OwnHook(self._accumulated, leaf)
             register: Any = parameter.register_post_accumulate_grad_hook
             self._handles.append(register(hook))
 

@@ -52,7 +52,7 @@ def rehearse(engine: Engine, loss: Loss, loading: Loading, statistics: Mapping[s
         statistics: name and size of what the loss must return for each record besides its loss.
 
     Raises:
-        ModelError: the loss cannot be served, whatever the records are. Nothing was charged.
+        ModelError: the loss cannot be served, whatever the records are. Nothing was released.
     """
     try:
         entries = np.arange(_RECORDS) % max(1, len(loading.dataset))
@@ -84,7 +84,7 @@ def _refuse_backward(engine: Engine, loss: Loss, batch: Any) -> None:
     any other.
 
     Raises:
-        ModelError: in a plain pass it would add to gradients. Nothing was charged.
+        ModelError: in a plain pass it would add to gradients. Nothing was released.
     """
     with suppress(*USER_ERRORS), seeded_pass(0):
         engine.plain_pass(loss, batch, _RECORDS)
@@ -95,7 +95,7 @@ def _check_losses(losses: Tensor) -> None:
         raise ModelError(
             expected="losses that are floating-point numbers",
             got=str(losses.dtype),
-            do="Return one float for each record. Nothing was charged.",
+            do="Return one float for each record. Nothing was released.",
         )
 
 
@@ -111,7 +111,7 @@ def check_statistics(
         engine: of the run.
 
     Raises:
-        ModelError: one is missing, has another size or was not declared. Nothing was charged.
+        ModelError: one is missing, has another size or was not declared. Nothing was released.
     """
     undeclared = sorted(returned.keys() - statistics.keys() - engine.batch_norm.leaves.keys())
     if undeclared:
@@ -119,7 +119,7 @@ def check_statistics(
             expected=f"a loss that returns the statistics of the run alone: {sorted(statistics)}",
             got=f"others: {undeclared}",
             do="Give PrivateRun(..., statistics={name: size}) and the plan a group for them, or "
-            "leave them out of what the loss returns. Nothing was charged.",
+            "leave them out of what the loss returns. Nothing was released.",
         )
 
     for name, size in statistics.items():
@@ -143,5 +143,5 @@ def _check_statistic(name: str, size: int, values: Tensor | None) -> None:
         raise ModelError(
             expected=f"{size} number(s) of {name!r} for each record, as the plan says",
             got=f"{entries}",
-            do="Return a tensor (B,) or (B, k). Nothing was charged.",
+            do="Return a tensor (B,) or (B, k). Nothing was released.",
         )

@@ -21,7 +21,13 @@ from discreet.aggregation.ledgers import opened_ledger
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.canaries import Canaries
-from discreet.errors import CheckpointError, ModelError, ParameterError, SampleMisuse
+from discreet.errors import (
+    CheckpointError,
+    CoupledRecords,
+    ModelError,
+    ParameterError,
+    SampleMisuse,
+)
 from discreet.ledger import Ledger
 from discreet.ledger.rules import HasTerms
 from discreet.mechanisms import State
@@ -30,7 +36,7 @@ from discreet.randomness import Source
 from discreet.sampling import Sample
 from discreet.training.canaries import GradientCanaries
 from discreet.training.checkpoint import Checkpoint, Stateful, named, restore
-from discreet.training.clipping import refuse_slots
+from discreet.training.clipping import Sums, refuse_slots
 from discreet.training.data.batch import Batch
 from discreet.training.data.collating import Collate, NumberedRows
 from discreet.training.data.loading import Loading
@@ -148,6 +154,7 @@ class PrivateRun:
         self._order = threading.Lock()
         self._waiting: Batch | None = None
         self._attempts = 0  # at the waiting batch
+        self._failed: object = None  # the circumstances in which the last of them did
         self._loading: Loading | None = None  # until the loss was tried
         self._statistics, self._start, self._lost = shown, 0, ""
         self._first_state: State = bound.bound.initial_state
@@ -262,7 +269,7 @@ class PrivateRun:
                 else next(batches, None)
             )
             while batch is not None:
-                self._attempts, self._waiting = 0, batch
+                self._attempts, self._failed, self._waiting = 0, None, batch
                 yield batch
                 self._refuse_waiting()
                 batch = next(batches, None)
@@ -296,7 +303,8 @@ class PrivateRun:
         Raises:
             ModelError: the model or the loss cannot be served; nothing was released, the batch can
                 be tried again.
-            SampleMisuse: a batch of another run, or used before.
+            SampleMisuse: a batch of another run, or used before; or another loss on a batch on
+                which the first one failed with an error of its own.
         """
         function: object = loss
         if not callable(function):
@@ -324,10 +332,8 @@ class PrivateRun:
                     do="Call backward once for each batch; draw the next for more.",
                 )
 
-            # An attempt that failed released nothing; its random numbers are not used again.
             self._engine.batch_norm.check_untouched()
-            attempt, self._attempts = self._attempts, self._attempts + 1
-            sums = self._stepping.sums(loss, batch, attempt=attempt)
+            sums = self._attempted(loss, batch)
 
             # Spent before the release, also if what follows is interrupted: its noise may be out,
             # and the same sum with other noise would be a second release (P16).
@@ -347,8 +353,35 @@ class PrivateRun:
         """
         return self._gradients.public()
 
-    def _rehearse(self, loss: Loss, batch: Batch) -> None:  # before the first sample is charged
-        if self._loading is not None and batch is self._waiting and batch.pending:
+    def _attempted(self, loss: Loss, batch: Batch) -> Sums:
+        """One attempt at the sums of a batch.
+
+        After one that a record may have ended, only the same loss is tried again. Another one,
+        taken because of the error, would tell all records what one of them is (T14).
+        """
+        circumstances = self._engine.circumstances(loss)
+        if self._failed not in (None, circumstances):
+            raise SampleMisuse(
+                expected="the loss with which this batch failed, and the model in the same mode",
+                got="another one",
+                do="Draw the next batch, and use a loss that does not fail for any record; this "
+                "batch stays charged.",
+            )
+
+        # An attempt that failed released nothing; its random numbers are not used again.
+        attempt, self._attempts = self._attempts, self._attempts + 1
+        try:
+            return self._stepping.sums(loss, batch, attempt=attempt)
+        except (ModelError, CoupledRecords):  # decided by public things: it may be mended
+            raise
+        except BaseException:
+            self._failed = circumstances
+            raise
+
+    def _rehearse(self, loss: Loss, batch: Batch) -> None:
+        # Before the first sample is charged, or, where the loop has looked at it already, before it
+        # is used: what is learned from made-up records must not come from a sample.
+        if self._loading is not None and batch is self._waiting:
             rehearse(self._engine, loss, self._loading, self._statistics)
         self._loading = None
 

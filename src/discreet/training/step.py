@@ -96,18 +96,19 @@ class Stepping:
         sums = Sums(session.bound, session.state, self._inner, engine.device)
         records = self._planted.fetched(batch)
 
+        # Passes of a public size: a library chooses its kernels by shape, and so the last bits.
+        if records:
+            check_rows(data, records)
+        size = self._microbatch or engine.fitting(
+            loss, data, records, self._memory_budget, self._inner.places
+        )
+
         # An empty sample is a step like any other (P28): buffers that did not move would show it.
         if not records:
             _, seed = session.places(sample, 1, attempt)
             with seeded_pass(seed), engine.one_step(seed):
-                engine.rest(loss)
+                engine.rest(loss, size)
             return sums
-
-        # Passes of a public size: a library chooses its kernels by shape, and so the last bits.
-        check_rows(data, records)
-        size = self._microbatch or engine.fitting(
-            loss, data, records, self._memory_budget, self._inner.places
-        )
 
         # A secret random order (docs/proofs/sums.md, section 3); each attempt has places and random
         # numbers of its own. Who has no row leaves a place empty.

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 import discreet as dp
 from discreet.training import Problems, check
+from support.tally import Tally
 
 READY = "Ready for private training: proved that no record touches another."
 
@@ -379,15 +380,15 @@ class Shrinking(nn.Module):
         return out
 
 
-CALLS: list[int] = []
+CALLS = Tally()
 
 
 @pytest.mark.parametrize("copies", [True, False])
 def test_what_a_loss_keeps_outside_of_the_model_is_not_there_afterwards(
     copies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A global list, which no search through a model finds; without copies of the process only the
-    model is protected.
+    """A list that no search finds; without copies of the process only what a loss reaches is
+    protected.
     """
     model = nn.Linear(4, 3)
 

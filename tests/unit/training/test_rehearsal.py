@@ -12,6 +12,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 import discreet as dp
 from discreet.training import PrivateRun
+from support.tally import Tally
 
 PLAN = dp.Plan(
     sampler=dp.Sampler(dp.Poisson(0.2), records=40, steps=10),
@@ -112,7 +113,7 @@ def test_the_rehearsal_leaves_no_trace() -> None:
     """Of the model, of torch's random numbers, and of the records:
     it sees none of their numbers.
     """
-    seen: list[torch.Tensor] = []
+    seen = Tally()
 
     def watching(model: nn.Module, batch: Any) -> Any:
         seen.append(batch[0].detach().clone())

@@ -3,19 +3,26 @@
 Nothing can be proved of a user's code before the batch, which is plain Python over whatever entries
 are. So it never sees two records: entries are fetched and collated one by one, and rows are joined
 here. Only torch's own `default_collate`, which stacks, is given all of them, and only if they are
-made of plain tensors, arrays, numbers and texts: other types may bring code along.
+made of plain tensors, arrays, numbers and texts, of the same types and sizes: other types may bring
+code along, and what differs would decide for all.
+
+Memory is an entry's own, too: a data set may decode every record into the same buffer. So entries
+are copied as they are fetched; what cannot be copied, such as an object of the user, is collated
+before the next one is fetched.
 
 A function that needs the other entries would make something else of one than its author meant. So
 in some batches it is tried out with all of them: half of the entries become others, and the other
 half must stay. That is an experiment, to tell the user; privacy does not rest on it. What rests on
 trust: that `__getitem__`, given one index, gives an entry of that record alone, and that nothing is
-kept from call to call. Of the latter a second call with the first entry would show something.
+kept from call to call on which other entries depend. Of the latter a second call with the first
+entry shows something, and some entries that are fetched in another order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import compress, starmap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, compress, starmap
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -26,6 +33,8 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from discreet.errors import CoupledRecords, ModelError
+from discreet.training.data.entries import NotPlain, are_alike, is_in_fixed_memory, plain_copy
+from discreet.training.data.order import OwnState, refuse_other_order
 from discreet.training.data.seeding import Begin, SeedUse, derived, seeded
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import joined, leaves, mapped, select
@@ -39,7 +48,13 @@ CANNOT_BEAR = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeE
 """What a user's code may raise when it is given something unlike what it was written for."""
 
 _SPLITS = 3
-_PLAIN = frozenset({bool, bytes, complex, float, int, np.ndarray, str, Tensor, type(None)})
+_IN_BOTH_ORDERS = 8  # entries that are fetched in two orders
+_STACKED = "entries of the same structure, keys, sizes and types, which default_collate stacks"
+_CONVERT = (
+    "Pass a collate function that pads every record to a fixed length and gives tensors: "
+    "run.batches(dataset, collate). Or convert in __getitem__: float(x) where numbers are whole "
+    "for some records only, one dtype for all tensors and arrays, the same keys in the same order."
+)
 
 _Half: TypeAlias = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """Whose entry each place gets, and which places keep their own."""
@@ -94,17 +109,24 @@ def fetched_apart(
     indices = chosen.tolist()
     halves = _halves(len(indices), seed) if look and len(indices) > 1 else []
     with seeded(seed) as begin:
-        if halves and _is_fetched_together(dataset):
-            _refuse_mixed_entries(dataset, indices, begin, halves)
+        if halves:
+            _try_fetching(dataset, indices, collate, begin, halves)
 
         begin(SeedUse.FETCHING)
-        entries = _entries_apart(dataset, indices)
-        # Torch's own function stacks plain entries row by row: it may have them all at once.
-        if _stacks_plainly(collate) and _is_plain(entries):
-            return _stacked(entries)
+        entries = _plain_entries(dataset, indices)
+        # Torch's own function makes of entries that are alike what it makes of each alone: it may
+        # have them all at once. What it makes of others needs no experiment to be refused.
+        if entries is not None and _stacks_plainly(collate):
+            if are_alike(entries):
+                return _stacked(entries)
+        elif halves:
+            together = _entries_apart(dataset, indices) if entries is None else entries
+            _refuse_mixed_rows(collate, list(together), begin, halves)
 
-        if halves:
-            _refuse_mixed_rows(collate, entries, begin, halves)
+        # Fetched again, one by one, with the same random numbers.
+        if entries is None:
+            begin(SeedUse.FETCHING)
+            return _collated_apart(collate, _entries_apart(dataset, indices), begin)
         return _collated_apart(collate, entries, begin)
 
 
@@ -122,23 +144,6 @@ def _stacks_plainly(collate: Collate) -> bool:
     )
 
 
-def _is_plain(entry: Any) -> bool:
-    """Whether there is nothing in an entry whose class could decide how it is stacked."""
-    # By the very class: a subclass may have functions of its own for stacking.
-    kind = type(entry)
-    if kind in _PLAIN:
-        return True
-    if kind is dict:
-        return _is_plain([*entry, *entry.values()])
-
-    is_named_tuple = kind.__bases__ == (tuple,) and getattr(kind, "_fields", None) is not None
-    if kind in (list, tuple) or is_named_tuple:
-        return all(map(_is_plain, entry))
-
-    # Numbers of NumPy's own: a class that a user derived from one lives in another module.
-    return issubclass(kind, np.generic) and kind.__module__ == "numpy"
-
-
 def _rows_of_tensors(dataset: Any, chosen: NDArray[np.int64]) -> list[Tensor]:
     return list(select(dataset.tensors, torch.from_numpy(chosen)))
 
@@ -149,13 +154,25 @@ def _entries(dataset: NumberedRows, indices: list[int]) -> list[Any]:
     return list(several(indices)) if callable(several) else [dataset[index] for index in indices]
 
 
-def _entries_apart(dataset: NumberedRows, indices: list[int]) -> list[Any]:
-    """Entries one by one, in memory of their own where a data set may fill the same again."""
-    if not _is_fetched_together(dataset):
-        return [dataset[index] for index in indices]
-
+def _entries_apart(dataset: NumberedRows, indices: list[int]) -> Iterator[Any]:
+    """Entries one by one, each fetched when it is asked for."""
     # One index at a time, so that code which fetches several never sees two records.
-    return [_copy(entry) for index in indices for entry in _entries(dataset, [index])]
+    several = _is_fetched_together(dataset)
+    for index in indices:
+        yield from _entries(dataset, [index]) if several else (dataset[index],)
+
+
+def _plain_entries(dataset: NumberedRows, indices: list[int]) -> list[Any] | None:
+    """Entries in memory of their own; None if one is not plain, and so cannot be copied."""
+    entries = _entries_apart(dataset, indices)
+    if is_in_fixed_memory(dataset):
+        return list(entries)
+
+    # Each before the next is fetched: a data set may fill the same memory again.
+    try:
+        return list(map(plain_copy, entries))
+    except NotPlain:
+        return None
 
 
 def _is_fetched_together(dataset: Any) -> bool:
@@ -176,29 +193,25 @@ def _stacked(entries: list[Any]) -> Any:
         return default_collate(entries)
     except CANNOT_BEAR:
         raise ModelError(
-            expected=(
-                "entries of the same structure, sizes and types, which torch's default_collate "
-                "stacks"
-            ),
+            expected=_STACKED,
             got="others, such as records of different lengths, or objects",
-            do="Pass a collate function that pads every record to a fixed length and gives "
-            "tensors: run.batches(dataset, collate).",
+            do=_CONVERT,
         ) from None
 
 
-def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
-    """Rows of single entries, joined.
+def _collated_apart(collate: Collate, entries: Iterable[Any], begin: Begin) -> Any:
+    """Rows of single entries, joined. Each is collated before the next is asked for.
 
     Raises:
         CoupledRecords: they have different structures, types or sizes, or the function has a state.
     """
+    later = iter(entries)
+    first = next(later)
     # For a second call below: the function may change what it is given.
-    spare = _copy(entries[0])
+    spare = _copy(first)
     begin(SeedUse.COLLATING)
-    parts = [_collated_alone(collate, entry) for entry in entries]
-    signature = Signature.of(parts[0])
-    for part in parts[1:]:
-        signature.check(part)
+    parts = [_collated_alone(collate, entry) for entry in chain([first], later)]
+    _refuse_unlike(collate, parts)
 
     # The same random numbers again: what is different now comes from a state.
     begin(SeedUse.COLLATING)
@@ -206,11 +219,27 @@ def _collated_apart(collate: Collate, entries: list[Any], begin: Begin) -> Any:
         raise CoupledRecords(
             expected="a collate function that makes the same of the same entry and random numbers",
             got="something else at another call",
-            do="Keep no state between calls, and draw from global generators of torch, NumPy or "
-            "Python, which the run seeds in secret.",
+            do="Keep no state between calls, draw from global generators of torch, NumPy or "
+            "Python, which the run seeds in secret, and fetch a new object for each record.",
         )
 
     return joined(parts)
+
+
+def _refuse_unlike(collate: Collate, parts: list[Any]) -> None:
+    """Refuse rows that do not fit together.
+
+    Raises:
+        CoupledRecords: one has another structure, type or size than the first.
+    """
+    signature = Signature.of(parts[0])
+    for part in parts[1:]:
+        place = signature.difference(part) if _stacks_plainly(collate) else None
+        if place is not None:
+            got = f"others than in the first, at {place}"
+            raise CoupledRecords(expected=_STACKED, got=got, do=_CONVERT)
+
+        signature.check(part)
 
 
 def _collated_alone(collate: Collate, entry: Any) -> Any:
@@ -226,6 +255,15 @@ def _collated_alone(collate: Collate, entry: Any) -> Any:
 
 
 # --- experiments ---
+
+
+def _try_fetching(
+    dataset: NumberedRows, indices: list[int], collate: Collate, begin: Begin, halves: list[_Half]
+) -> None:
+    """Fetch entries together if the data set can, and some of them in another order."""
+    if _is_fetched_together(dataset):
+        _refuse_mixed_entries(dataset, indices, begin, halves)
+    _refuse_other_order(dataset, indices, collate, begin)
 
 
 def _refuse_mixed_entries(
@@ -286,6 +324,25 @@ def _refuse_mixed_rows(
         return
 
 
+def _refuse_other_order(
+    dataset: NumberedRows, indices: list[int], collate: Collate, begin: Begin
+) -> None:
+    """Make rows of a few entries in two orders, from the same state of the code; compare."""
+    if is_in_fixed_memory(dataset) and _stacks_plainly(collate):
+        return
+
+    def row_of(index: int) -> Any:
+        # The same random numbers for each, whenever its turn is.
+        begin(SeedUse.TRIALS)
+        (entry,) = _entries_apart(dataset, [index])
+        return _collated_alone(collate, entry)
+
+    # It cannot bear a single entry: what is wrong shows when the batch is made.
+    with suppress(*CANNOT_BEAR):
+        sample = list(dict.fromkeys(indices))[:_IN_BOTH_ORDERS]
+        refuse_other_order(row_of, sample, OwnState(dataset, collate), _differ)
+
+
 def _mixed_rows() -> CoupledRecords:
     return CoupledRecords(
         expected="a collate function that makes each row from the entry in its place",
@@ -328,14 +385,14 @@ def _without_class(leaf: Any) -> Any:
     # With functions of the subclass switched off: they could give anything for a copy.
     with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001  (torch has no other name for it)
         if isinstance(leaf, Tensor):
-            return leaf.as_subclass(Tensor).clone()
+            return leaf.as_subclass(Tensor).detach().clone()
 
     return np.array(leaf) if isinstance(leaf, np.ndarray) else _cloned(leaf)
 
 
 def _cloned(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
-        return leaf.clone()
+        return leaf.detach().clone()
 
     if isinstance(leaf, np.ndarray):
         return leaf.copy()

@@ -8,9 +8,10 @@ import functools
 import gc
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from operator import is_
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,13 @@ from torch.utils.data import ConcatDataset, IterableDataset, Subset, TensorDatas
 from discreet.errors import ParameterError
 from discreet.training.data.collating import NumberedRows
 from discreet.training.separation import marks
-from discreet.training.separation.kept import attributes_of
+from discreet.training.state.reach import attributes_of
 
-__all__ = ["map_style", "mark_tensors_of", "slots_of", "tensors_of"]
+__all__ = ["Marking", "map_style", "mark_tensors_of", "slots_of", "tensors_of"]
 
 _OWNER = "PrivateRun.batches"
 _DEEPEST = 8
+_MANY = 4096  # entries from which on a container is compared with what it held, and not searched
 _ATOMS = (
     bool,
     bytes,
@@ -39,6 +41,7 @@ _ATOMS = (
     types.ModuleType,
 )
 _SEQUENCES = (list, tuple, set, frozenset, deque)
+_FIXED = frozenset({bool, bytes, float, int, str, tuple, frozenset, type(None), Tensor})
 _WRAPPERS = (
     functools.partial,
     property,
@@ -178,8 +181,9 @@ def _named(dataset: Any, numbers: NDArray[np.int64]) -> tuple[object, NDArray[np
 # --- memory ---
 
 
-def mark_tensors_of(dataset: Any, public: Iterable[Tensor] = ()) -> None:
-    """Say of the tensors that a data set holds that no pass may use them: only the sample drawn
+@final
+class Marking:
+    """Says of the tensors that a data set holds that no pass may use them: only the sample drawn
     from them.
 
     Rows that are selected outside of a pass are new memory, so this concerns functions that reach
@@ -189,35 +193,72 @@ def mark_tensors_of(dataset: Any, public: Iterable[Tensor] = ()) -> None:
         dataset: of the user; sensitive.
         public: tensors whose memory is left out, such as the parameters and buffers of the model.
     """
-    # By memory: a data set may hold views of the model's tensors.
-    left_out = set(map(_storage, filter(_is_strided, public)))
-    for tensor in tensors_of(dataset):
-        if not _is_strided(tensor) or _storage(tensor) not in left_out:
-            marks.mark_dataset(tensor)
+
+    __slots__ = ("_before", "_dataset", "_now", "_public")
+
+    def __init__(self, dataset: Any, public: Iterable[Tensor] = ()) -> None:
+        self._dataset = dataset
+        self._public = tuple(public)
+        self._before: dict[int, list[Any]] = {}
+        self._now: dict[int, list[Any]] = {}
+
+    def renew(self) -> None:
+        """Mark what it holds by now: entries may be loaded when they are first asked for."""
+        # By memory: a data set may hold views of the model's tensors.
+        left_out = set(map(_storage, filter(_is_strided, self._public)))
+        for tensor in tensors_of(self._dataset, self._new_parts):
+            if not _is_strided(tensor) or _storage(tensor) not in left_out:
+                marks.mark_dataset(tensor)
+
+        # Kept until the next time, not longer: what a cache drops is free again.
+        self._before, self._now = self._now, {}
+
+    def _new_parts(self, thing: Any) -> Iterable[Any]:
+        """What something holds; of many rows, those that were not there the last time."""
+        if not isinstance(thing, (*_SEQUENCES, Mapping)) or len(thing) < _MANY:
+            return _parts(thing)
+
+        rows = list(_parts(thing))
+        # With the container itself, so that no other gets its number meanwhile.
+        now = [thing, *rows, *_exchangeable(rows)]
+        before = self._before.get(id(thing), ())
+        self._now[id(thing)] = now
+
+        # Nearly always nothing was loaded, which is seen at the speed of C.
+        if len(now) == len(before) and all(map(is_, now, before)):
+            return ()
+        known = set(map(id, before))
+        return [part for part in now[1:] if id(part) not in known]
+
+
+def _exchangeable(rows: list[Any]) -> list[Any]:
+    """What is in rows and may be another thing later, such as an image in the place of its path."""
+    kinds = set(map(type, rows))
+    if kinds <= _FIXED:
+        return []
+    if kinds == {dict}:
+        return list(chain.from_iterable(map(dict.values, rows)))
+
+    return list(chain.from_iterable(_held(row) for row in rows if type(row) not in _FIXED))
+
+
+def _held(row: Any) -> Iterable[Any]:
+    attributes = getattr(row, "__dict__", None)
+    return _parts(row) if attributes is None else attributes.values()
+
+
+def mark_tensors_of(dataset: Any, public: Iterable[Tensor] = ()) -> None:
+    """Mark the tensors of a data set once, as `Marking` does.
+
+    Args:
+        dataset: of the user; sensitive.
+        public: tensors whose memory is left out.
+    """
+    Marking(dataset, public).renew()
 
 
 def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)  # noqa: SLF001  (torch has no other name for it)
-
-
-def tensors_of(dataset: Any) -> Iterator[Tensor]:
-    """Tensors in the attributes of a data set, of objects in it, of their classes, in containers
-    there, and in closures and defaults of their functions; not in models, nor in globals.
-    """
-    # With the things themselves, so that no other gets the number of one.
-    visited: dict[int, Any] = {}
-    level: list[Any] = [dataset]
-
-    # Level by level: each thing is reached on its shortest way, so that the limit hides the least.
-    for _ in range(_DEEPEST):
-        below: list[Any] = []
-        for thing in level:
-            if isinstance(thing, Tensor):
-                yield thing
-            elif id(thing) not in visited:
-                visited[id(thing)] = thing
-                below.extend(part for part in _parts(thing) if not isinstance(part, _ATOMS))
-        level = below
 
 
 def _parts(thing: Any) -> Iterable[Any]:
@@ -238,6 +279,30 @@ def _parts(thing: Any) -> Iterable[Any]:
 
     kind = type(thing)
     return kind, *attributes_of(thing, kind).values(), *slots_of(thing).values()
+
+
+def tensors_of(dataset: Any, parts: Callable[[Any], Iterable[Any]] = _parts) -> Iterator[Tensor]:
+    """Tensors in the attributes of a data set, of objects in it, of their classes, in containers
+    there, and in closures and defaults of their functions; not in models, nor in globals.
+
+    Args:
+        dataset: of the user; sensitive.
+        parts: what is in something.
+    """
+    # With the things themselves, so that no other gets the number of one.
+    visited: dict[int, Any] = {}
+    level: list[Any] = [dataset]
+
+    # Level by level: each thing is reached on its shortest way, so that the limit hides the least.
+    for _ in range(_DEEPEST):
+        below: list[Any] = []
+        for thing in level:
+            if isinstance(thing, Tensor):
+                yield thing
+            elif id(thing) not in visited:
+                visited[id(thing)] = thing
+                below.extend(part for part in parts(thing) if not isinstance(part, _ATOMS))
+        level = below
 
 
 def slots_of(thing: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from discreet.errors import ModelError, ParameterError
 from discreet.sampling import Sample
 from discreet.training.data.batch import Batch
 from discreet.training.data.collating import Collate, NumberedRows, at_once, fetched_apart
-from discreet.training.data.datasets import map_style, mark_tensors_of
+from discreet.training.data.datasets import Marking, map_style
 from discreet.training.data.seeding import SeedUse, derived
 from discreet.training.data.signature import Signature
 
@@ -119,7 +119,7 @@ class Loading:
 
         Sensitive. Random numbers are those of a public seed.
         """
-        return fetched_apart(self.dataset, entries, self.collate, seed=0)
+        return fetched_apart(self.dataset, entries, self.collate, seed=0, look=True)
 
     def batches(
         self,
@@ -144,9 +144,11 @@ class Loading:
             CoupledRecords: code before the batch mixes records, or batches have different
                 signatures.
         """
-        mark_tensors_of(self.dataset, public)
+        marking = Marking(self.dataset, public)
+        marking.renew()
         # Rows of tensors need no worker: nothing of the user's runs to select them.
-        load = self._ahead if self.workers and not self.in_new_memory else self._here
+        runs_code = not self.in_new_memory
+        load = self._ahead if self.workers and runs_code else self._here
 
         # All batches must be like the first that has records: an empty sample has no structure.
         signature: Signature | None = None
@@ -155,6 +157,9 @@ class Loading:
                 if batch.collated is not None:
                     signature = signature or Signature.of(batch.collated)
                     signature.check(batch.collated)
+                    # What was loaded to fetch these entries; workers load in memory of their own.
+                    if runs_code and not self.workers:
+                        marking.renew()
                 yield batch
 
     def _here(self, samples: Iterator[Sample], choose: Choice, seed: Seed) -> Generator[Batch]:

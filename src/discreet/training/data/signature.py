@@ -57,13 +57,10 @@ have every entry, of the same type: what changes with one record changes the oth
         Raises:
             CoupledRecords: it has one. No size and no number of it is in the message.
         """
-        kinds = Signature.of(batch).kinds
-        if kinds == self.kinds:
+        place = self.difference(batch)
+        if place is None:
             return
 
-        # Up to there the structure is the same, and so are the names.
-        pairs = zip(self.kinds, kinds, _places("batch", batch), strict=False)
-        place = next((place for kind, new_kind, place in pairs if kind != new_kind), "batch")
         raise CoupledRecords(
             expected="the same keys, types and sizes in every batch of a run, and of every record",
             got=f"others than in the first, at {place}",
@@ -71,17 +68,29 @@ have every entry, of the same type: what changes with one record changes the oth
             "have every entry, of the same type: what changes with one record changes the others.",
         )
 
+    def difference(self, batch: Any) -> str | None:
+        """The name of the first place at which a batch, or the rows of a record, are different."""
+        kinds = Signature.of(batch).kinds
+        if kinds == self.kinds:
+            return None
+
+        # Up to there the structure is the same, and so are the names.
+        pairs = zip(self.kinds, kinds, _places("batch", batch), strict=False)
+        return next((place for kind, new_kind, place in pairs if kind != new_kind), "batch")
+
 
 def _kinds(part: Any) -> Iterator[Hashable]:
     entries = branches(part)
     if entries is not None:
-        yield type(part), *(part if isinstance(part, Mapping) else [len(part)])
+        # With the types of the keys: 1 and True are equal.
+        keys = zip(map(type, part), part, strict=True) if isinstance(part, Mapping) else [len(part)]
+        yield type(part), *keys
         for _, entry in entries:
             yield from _kinds(entry)
 
     # The number of rows is left out: it is that of the sample. Without rows, the value counts.
     elif isinstance(part, Tensor):
-        yield part.dtype, part.layout, part.shape[1:], _constant(part)
+        yield part.dtype, part.layout, part.shape[1:], _constant(part), _scale(part)
     elif isinstance(part, np.ndarray):
         yield part.dtype.str, part.shape[1:], _constant(part)
     else:
@@ -91,6 +100,11 @@ def _kinds(part: Any) -> Iterator[Hashable]:
 def _constant(array: Tensor | NDArray[Any]) -> str | None:
     """The only number of a tensor or an array without rows."""
     return None if array.ndim else repr(array.item())
+
+
+def _scale(tensor: Tensor) -> str | None:
+    """How the numbers of a quantized tensor are to be read: rows that are joined share it."""
+    return repr(tensor[:0]) if tensor.is_quantized else None
 
 
 def _places(name: str, part: Any) -> Iterator[str]:

@@ -56,11 +56,13 @@ _SEEN_BY_PYTHON = "the batch holds texts, numbers or other objects, which Python
 
 def branches(part: Any) -> list[tuple[Any, Any]] | None:
     """Keys and parts of a structure, in their order, or numbers and parts; None for a leaf."""
-    if isinstance(part, Mapping):
-        return list(part.items())
+    # Mappings last: to ask for an abstract class takes long.
+    if isinstance(part, Tensor):
+        return None
+    if isinstance(part, (list, tuple)):
+        return None if _is_leaf(part) else list(enumerate(part))
 
-    is_structure = isinstance(part, (list, tuple)) and not _is_leaf(part)
-    return list(enumerate(part)) if is_structure else None
+    return list(part.items()) if isinstance(part, Mapping) else None
 
 
 def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
@@ -70,11 +72,12 @@ def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
         return change(batch)
 
     parts = {key: mapped(part, change) for key, part in entries}
-    if not isinstance(batch, Mapping):
+    if isinstance(batch, (list, tuple)):
         return _of_kind(batch, list(parts.values()))
 
     # Only the entries are taken over: attributes may hold records.
-    return type(batch)(parts) if _is_known(type(batch)) else parts  # type: ignore[call-arg]
+    kind: type = type(batch)
+    return kind(parts) if _is_known(kind) else parts
 
 
 def leaves(batch: Any) -> list[Any]:

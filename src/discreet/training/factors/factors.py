@@ -16,8 +16,9 @@ Legend: m records, T and S positions, p inputs, q outputs, E width of a table, P
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, final
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, Protocol, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -36,6 +37,7 @@ __all__ = [
     "Outer",
     "Tied",
     "present_only",
+    "tensors_of",
     "wide",
 ]
 
@@ -466,3 +468,32 @@ class Tied:
 
 FACTORS = frozenset({Dense, Outer, Lookups, Tied})
 """The forms of factors that a rule may give."""
+
+
+def tensors_of(factor: Any) -> list[Tensor]:
+    """All tensors of a factor, in whatever it holds."""
+    tensors: list[Tensor] = []
+    parts: list[Any] = [factor]
+
+    # Factors hold factors, and forms of their own: whatever is not looked into is not watched.
+    for part in parts:  # grows meanwhile
+        if isinstance(part, Tensor):
+            tensors.append(part)
+        elif isinstance(part, int):  # of shapes
+            continue
+        elif isinstance(part, (list, tuple)):
+            parts += part
+        elif isinstance(part, Mapping):
+            parts += part.values()
+        else:
+            kind: type = type(part)
+            for name in _field_names(kind):
+                parts.append(getattr(part, name))
+
+    return tensors
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Names of what a factor, or a part of it, holds; none for a plain value."""
+    return tuple(entry.name for entry in fields(kind)) if is_dataclass(kind) else ()

@@ -18,14 +18,14 @@ above that, it is taken nevertheless: microbatches bound it.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from discreet.training.factors.factors import Factor
+from discreet.training.factors.factors import Factor, tensors_of
 from discreet.training.factors.memory import Activations
 from discreet.training.rounding.precision import most_spread
 
@@ -137,7 +137,7 @@ class Chooser:
 
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
         # Layers of equal shapes take equal time: a deep network is measured once.
-        shapes = [tuple(tensor.shape) for tensor in _tensors(factor)]
+        shapes = [tuple(tensor.shape) for tensor in tensors_of(factor)]
         signature = (type(factor), factor.shape, *names, *shapes)
 
         if signature not in self._measured:
@@ -168,7 +168,7 @@ def _time(factor: Factor, name: str, runs: int) -> float:
     The first run has to get its memory. On a processor its own time is what counts: it does not
     depend on what else the machine does.
     """
-    on_cpu = all(tensor.device.type == "cpu" for tensor in _tensors(factor))
+    on_cpu = all(tensor.device.type == "cpu" for tensor in tensors_of(factor))
     clock = time.process_time if on_cpu else time.perf_counter
 
     least = float("inf")
@@ -185,17 +185,6 @@ def _time(factor: Factor, name: str, runs: int) -> float:
     return least
 
 
-def _tensors(factor: Any) -> Iterator[Tensor]:
-    """All tensors of a factor; the first axis of each counts records."""
-    # Factors are flat or hold other factors, as `Tied`; geometries of convolutions hold no tensors.
-    for field in fields(factor):
-        part = getattr(factor, field.name)
-        if isinstance(part, Tensor):
-            yield part
-        elif is_dataclass(part):
-            yield from _tensors(part)
-
-
 def _first(factor: Any, records: int) -> Any:
     """The factor of the first records only."""
     parts: dict[str, Any] = {}
@@ -205,17 +194,17 @@ def _first(factor: Any, records: int) -> Any:
             parts[field.name] = part[:records]
 
         # What holds no tensor, such as a geometry, has no records to cut.
-        elif is_dataclass(part) and next(_tensors(part), None) is not None:
+        elif is_dataclass(part) and tensors_of(part):
             parts[field.name] = _first(part, records)
 
     return replace(factor, **parts)
 
 
 def _bytes(factor: Factor) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(factor))
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(factor))
 
 
 def _itemsize(factor: Factor) -> int:
     # Ids are integers, and gradients are not formed of them.
-    floats = [tensor for tensor in _tensors(factor) if tensor.is_floating_point()]
+    floats = [tensor for tensor in tensors_of(factor) if tensor.is_floating_point()]
     return max([tensor.element_size() for tensor in floats], default=4)

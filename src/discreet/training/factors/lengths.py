@@ -50,7 +50,7 @@ def squares_together(factors: Sequence[Factor]) -> Tensor | None:
     lengths_km = torch.stack([_lengths(tensor, lengths) for tensor in tensors])
 
     # The bound of each tensor, from its precision and the length of its rows.
-    columns = tuple([tensor.numel() // len(tensor) for tensor in tensors])
+    columns = tuple([tensor.numel() // tensor.shape[0] for tensor in tensors])
     factor_k1, absolute_k1, back = _bounds(tuple([tensor.dtype for tensor in tensors]), columns)
 
     squares_km = lengths_km.cpu().numpy().astype(np.float64)
@@ -83,12 +83,8 @@ def _sides(factor: Factor) -> _Sides:
         sides = (factor.a, factor.b)
 
     for side in sides:
-        is_unfit = (
-            side.ndim < 2,
-            len(side) == 0,
-            side.numel() > BLOCK * len(side),
-        )
-        if any(is_unfit):
+        records = side.shape[0]
+        if side.ndim < 2 or records == 0 or side.numel() > BLOCK * records:
             return ()
 
     return sides

@@ -8,7 +8,8 @@ attributes, globals, caches, settings of Python and torch. Nobody can look every
 pass runs in a copy of the process, which computes the record's gradient, hands it over and ends.
 What it kept ends with it, and every record starts from the same memory.
 
-Not held back are traces outside of memory: files, other machines, time.
+Files, terminals and sockets that are open are closed to it, so that nothing is printed or logged
+of a record. Not held back are files that it opens itself, shared memory, time.
 
 `training.check` looks at a model in such a copy, too: so it leaves everything as it was.
 """
@@ -20,12 +21,14 @@ import ctypes
 import gc
 import io
 import os
+import select
 import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Generic, NoReturn, TypeVar, final
 
 import torch
@@ -38,6 +41,7 @@ from discreet.training.separation.states import OneByOne
 __all__ = ["can_copy", "in_a_copy", "one_by_one", "refuse_shared"]
 
 _T = TypeVar("_T")
+_PATIENCE = 600  # seconds for one record
 # The function itself: passes replace the attribute.
 _fork: Callable[[], int] | None = getattr(os, "fork", None)
 
@@ -154,15 +158,20 @@ class _Process(Generic[_T]):
         answer = b""
         try:
             with os.fdopen(self._pipe, "rb") as pipe:
-                answer = pipe.read()
+                # Only a process that waits for something that it does not have is silent so long:
+                # a lock or a thread of the process that it is a copy of.
+                if select.select([pipe], [], [], _PATIENCE)[0]:
+                    answer = pipe.read()
         finally:
             self._end(killed=not answer)  # it has died, or the user interrupts
 
         if not answer:
             raise ModelError(
                 expected="a pass over one record that ends",
-                got="its process, which died",
-                do="Run loss(model, batch) by itself: it may use too much memory, or crash.",
+                got=f"its process, which died or took longer than {_PATIENCE} s",
+                do="Run loss(model, batch) by itself: it may use too much memory, or crash. A pool "
+                "of threads does not exist in a copy of the process: a loss that looks at numbers "
+                "of records must not wait for one.",
             )
 
         # Tensors and plain values alone: code that a record has chosen does not come back.
@@ -188,6 +197,7 @@ def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
     """Compute, write what came out into a pipe, and end, whatever happens."""
     try:
         _end_with_parent()
+        _leave_files_alone(entrance)
         gc.disable()  # looking through all objects would copy their memory
         torch.set_num_threads(1)  # the threads of OpenMP have stayed behind
 
@@ -202,6 +212,21 @@ def _answer(task: Callable[[], object], entrance: int) -> NoReturn:
             pipe.write(answer)
     finally:
         os._exit(0)  # past finalizers and exit handlers, which belong to the parent
+
+
+def _leave_files_alone(entrance: int) -> None:
+    """Let whatever this process writes to files, terminals and sockets that were open before go
+    nowhere.
+
+    A loss that prints or logs what it looks at would show numbers of its record (P42).
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for entry in Path("/proc/self/fdinfo").iterdir():
+        with suppress(OSError):  # the listing itself is closed by now
+            number, (_, flags, *_) = int(entry.name), entry.read_text().splitlines()
+            is_written = int(flags.split()[1], 8) & (os.O_WRONLY | os.O_RDWR)
+            if is_written and number not in (entrance, nowhere):
+                os.dup2(nowhere, number)
 
 
 def _end_with_parent() -> None:

@@ -15,8 +15,8 @@ Legend: m records, C channels, P positions of a record.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -118,14 +118,18 @@ class PrivateBatchNorm:
         """Dimension of every leaf, for the plan."""
         return {leaf: layer.statistic.dimension for leaf, layer in self._layers.items()}
 
-    @contextmanager
-    def noting(self, names: Mapping[int, str] = _NONE) -> Iterator[Noting]:
+    def noting(self, names: Mapping[int, str] = _NONE) -> AbstractContextManager[Noting]:
         """For the time of a pass. Afterwards the layers hold what they held before, whatever the
         pass has tried.
 
         Args:
             names: the modules of the model, `id` to name, for messages.
         """
+        # Most models have no such layer, and nothing to put back.
+        return self._noting(names) if self._layers else nullcontext(Noting(_NONE, names))
+
+    @contextmanager
+    def _noting(self, names: Mapping[int, str]) -> Iterator[Noting]:
         # By their buffers, in every pass anew: a module that was moved or loaded may have others.
         self.check_untouched()
         by_mean = {
@@ -335,8 +339,8 @@ class Noting:
         layers: Mapping[int, tuple[str, _Layer]] = _NONE,
         names: Mapping[int, str] = _NONE,
     ) -> None:
-        self._layers = dict(layers)
-        self._names = dict(names)
+        self._layers = layers
+        self._names = names
         self._rows: dict[str, list[Tensor]] = {}
 
     def released_only(
@@ -402,6 +406,11 @@ class Noting:
         rows_mCP = rows_mC.reshape(*rows_mC.shape[:2], math.prod(rows_mC.shape[2:]))
 
         self._rows.setdefault(leaf, []).append(layer.moments(rows_mCP))
+
+    @property
+    def leaves(self) -> Collection[str]:
+        """Of the layers that were called."""
+        return self._rows.keys()
 
     def statistics(self) -> dict[str, Tensor]:
         """(m, 2C) of every leaf that was called; the average, where a layer was called several

@@ -152,10 +152,18 @@ def plain_result(result: Any) -> tuple[Any, dict[str, Any]]:
     numbers.
 
     Raises:
-        ModelError: a name of a statistic is no text.
+        ModelError: the statistics are no mapping, or a name is no text.
     """
     is_pair = isinstance(result, tuple) and len(result) == 2
     losses, statistics = result if is_pair else (result, {})
+
+    # Such as losses and outputs, as trainers return them.
+    if not isinstance(statistics, Mapping):
+        raise ModelError(
+            expected="one loss for each record, or (losses, statistics by name)",
+            got=f"losses and a {type(statistics).__name__}",
+            do="Return the losses alone, or (losses, {name: values}), with the names of the plan.",
+        )
 
     # A copy: whatever the mapping does when it is read, it does once, and in sight of the proof.
     named = dict(statistics)
@@ -243,14 +251,15 @@ def gathered(
     for leaf, regions in factors_by_leaf.items():
         # Norms of pieces add up only if no number is in two of them. What overlaps is one gradient,
         # whose parts may cancel or double each other (P03).
-        if _are_disjoint(regions):
-            merged = {region: _merged(factors) for region, factors in regions.items()}
+        merged: list[tuple[Region, Factor]] = []
+        if len(regions) == 1 or _are_disjoint(regions):
+            for region, factors in regions.items():
+                merged.append((region, factors[0] if len(factors) == 1 else _merged(factors)))
         else:
-            merged = {whole_region(parameters[leaf]): _added_up(regions, parameters[leaf])}
+            whole = whole_region(parameters[leaf])
+            merged.append((whole, _added_up(regions, parameters[leaf])))
 
-        pieces[leaf] = tuple(
-            [Piece(region, finish(leaf, factor)) for region, factor in merged.items()]
-        )
+        pieces[leaf] = tuple([Piece(region, finish(leaf, factor)) for region, factor in merged])
 
     return pieces
 
@@ -277,9 +286,6 @@ def _stretch(region: Region) -> tuple[int, int]:
 
 def _merged(factors: list[Factor]) -> Factor:
     """One factor for the sum of all."""
-    if len(factors) == 1:
-        return factors[0]
-
     outers = [factor for factor in factors if isinstance(factor, Outer)]
     lookups = [factor for factor in factors if isinstance(factor, Lookups)]
 

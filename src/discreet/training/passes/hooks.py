@@ -1,4 +1,5 @@
-"""Hooks would be shown numbers of records: those of users are refused before anything is charged.
+"""Hooks and modes of torch would be shown numbers of records: those of users are refused before
+anything is charged.
 
 A hook on a parameter, as trackers of experiments put there, is called with its gradient; one on a
 module with activations, or with their gradients. Inside of a pass these are numbers of records,
@@ -9,19 +10,20 @@ neither clipped nor noised. Hooks that libraries put on modules to compute their
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from types import MethodType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
+from torch.utils._device import DeviceContext
 
 from discreet.errors import ModelError
-from discreet.training.separation.kept import modules_of
+from discreet.training.state.reach import modules_of
 
-__all__ = ["refuse_hooks"]
+__all__ = ["OwnHook", "refuse_hooks"]
 
 _LIBRARIES = frozenset({"accelerate", "discreet", "peft", "torch", "transformers"})
 _WATCHERS = ("transformers.debug_utils",)  # parts of these libraries that print what they see
@@ -42,8 +44,25 @@ _GLOBAL = [
     (getattr(torch_module, f"_global{register}"), kind, allowed)
     for register, (kind, allowed) in _REGISTERS.items()
 ]
+
+
+class OwnHook(functools.partial[None]):
+    """A hook that a run puts on a parameter itself: it is looked into once, when it is made."""
+
+    __slots__ = ()
+
+    def __new__(cls, function: Callable[..., None], *args: object) -> Self:
+        """Make one of a function of the library; of others it is refused."""
+        _refuse((function,), "a hook of the run", _OURS)
+        return super().__new__(cls, function, *args)
+
+
+_NO_HOOKS: Mapping[int, object] = {}
+_OF_RUN = frozenset({OwnHook})
 # No public way to ask.
 _saved_tensors_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks  # noqa: SLF001
+_function_modes: Any = torch.overrides._get_current_function_mode_stack  # noqa: SLF001
+_dispatch_modes: Any = torch.utils._python_dispatch._get_current_dispatch_mode_stack  # noqa: SLF001
 
 
 def refuse_hooks(model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
@@ -64,10 +83,22 @@ def refuse_hooks(model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
     if saved is not None:
         _refuse(saved, "a hook on the tensors that autograd saves", _LIBRARIES)
 
+    for mode in (*_function_modes(), *_dispatch_modes()):
+        if type(mode) is not DeviceContext:  # of torch.set_default_device, which reads no numbers
+            raise ModelError(
+                expected="no mode of torch around the training loop",
+                got=f"{type(mode).__name__} of {type(mode).__module__}: it would be shown numbers "
+                "of single records, while nobody follows them",
+                do="Enter it outside of run.backward: around an evaluation on public data, or "
+                "around a plain pass.",
+            )
+
     # Most parameters and modules have none: whose hooks they are is asked only where there are any.
     for leaf, parameter in parameters.items():
         # Another library's hook would change a gradient that is never formed here.
-        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:  # noqa: SLF001
+        before = parameter._backward_hooks  # noqa: SLF001  (no public way to ask)
+        after = parameter._post_accumulate_grad_hooks or _NO_HOOKS  # noqa: SLF001
+        if before or not _OF_RUN.issuperset(map(type, after.values())):
             _refuse_on_parameter(leaf, parameter)
 
     for module in modules_of(model):

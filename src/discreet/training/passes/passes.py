@@ -37,12 +37,13 @@ from discreet.training.passes.trials import SavedBytes, TrialPass
 from discreet.training.rules import RULES
 from discreet.training.rules.call import Use, Uses, WrongGuess
 from discreet.training.separation.doors import Doors, opened
-from discreet.training.separation.kept import Moved, refuse_kept
+from discreet.training.separation.kept import refuse_kept
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.operation import require_tested_version
 from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows, SharedDraws, Stumbled
+from discreet.training.state.moved import Moved
 
 __all__ = ["Finish", "Loss", "Passes"]
 
@@ -130,12 +131,13 @@ class Passes:
     ) -> Taped:
         """`together`, once: as far as is known until now."""
         require_tested_version()
+        count = present.shape[0]
         proof = Proof(
-            len(present),
+            count,
             self._names,
             self._describe,
             shared_draw=self.traces.shared_draw,
-            shares_draws=len(present) in self.traces.shares_draws,
+            shares_draws=count in self.traces.shares_draws,
         )
         uses = Uses(proof, self.device, finish, None if saved is None else saved.hold)
         rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places))
@@ -145,7 +147,7 @@ class Passes:
         with self._watched(proof, loss, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
             with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
-                with tape:
+                with tape, nullcontext() if saved is None else saved.noting_draws():
                     result = plain_result(loss(self._model, rows))
                 losses, statistics = self._proved(proof, result, noting)
 
@@ -177,9 +179,8 @@ class Passes:
         proof.require_unmoved(statistics.values())
 
         # Moments of batch normalisation were computed out of sight, each from its own record.
-        noted = noting.statistics()
         for name, values in statistics.items():
-            if name not in noted:
+            if name not in noting.leaves:
                 proof.require_rows(values, Rows(0), f"the statistic {name!r}")
 
     def _proved(
@@ -368,26 +369,12 @@ class Passes:
         """
         saved = SavedBytes()
         present = torch.ones(rows, dtype=torch.bool)
-        states: list[Tensor] = []  # of the generator, before and after the loss
-
-        def noted(model: Any, data: Any) -> Any:
-            states.append(torch.get_rng_state())
-            try:
-                return loss(model, data)
-            finally:
-                states.append(torch.get_rng_state())
-
-        taped = self.together(noted, Portion(batch), present, 1, lambda _, factor: factor, saved)
-        return TrialPass(
-            taped,
-            saved.activations(rows, taped.calls),
-            not torch.equal(*states[-2:]),
-            saved.release,
-        )
+        taped = self.together(loss, Portion(batch), present, 1, lambda _, factor: factor, saved)
+        return TrialPass(taped, saved.activations(rows, taped.calls), saved.draws, saved.release)
 
     def plain(self, loss: Loss, batch: Any, rows: int) -> None:
         """Run a pass as torch does, forward and back, without a trace: to see how long it takes."""
-        with torch.enable_grad(), self._unproved(several=True) as noting:
+        with torch.enable_grad(), self._unproved(loss, several=True) as noting:
             result = plain_result(loss(self._model, batch))
             losses, _ = losses_and_statistics(result, rows, noting.statistics())
             if losses.requires_grad:
@@ -400,16 +387,16 @@ class Passes:
         Raises:
             ModelError: there is not one loss for each row, or one row of each statistic.
         """
-        with torch.no_grad(), self._unproved(several=False) as noting:
+        with torch.no_grad(), self._unproved(loss, several=False) as noting:
             result = plain_result(loss(self._model, batch))
             return losses_and_statistics(result, rows, noting.statistics())
 
     @contextmanager
-    def _unproved(self, *, several: bool) -> Iterator[Noting]:
+    def _unproved(self, loss: Loss, *, several: bool) -> Iterator[Noting]:
         """The circumstances of a pass that contributes nothing, and is not proved."""
         with (
             self._batch_norm.noting(self._names) as noting,
-            plain_forward(self._model, several=several),
+            plain_forward(self._model, several=several, function=loss),
             Alone(Proof(1, shown=True), noting),
         ):
             yield noting

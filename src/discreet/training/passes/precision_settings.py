@@ -21,7 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from discreet.errors import ModelError, NumericsError
 
-__all__ = ["full_precision", "refuse_kinds", "refuse_short_formats"]
+__all__ = ["full_precision", "refuse_kinds", "refuse_short_formats", "without_autocast"]
 
 # Values under which float32 is float32; "none": as the setting above it, which is read as well.
 _LONG = (False, "highest", "ieee", "none")
@@ -44,7 +44,11 @@ def full_precision(device: torch.device) -> AbstractContextManager[object]:
             bound here covers; the message names it.
     """
     refuse_short_formats(device)
+    return without_autocast(device)
 
+
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Autocast is off; for the time between a pass and its sums, before which settings are read."""
     # Entered only where it changes something: it is asked for in every pass.
     if torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
@@ -138,6 +142,7 @@ def _cuda_settings() -> list[_Setting | None]:
     return settings
 
 
+@cache
 def _variable(name: str) -> _Setting:
     """A variable of the environment, by which oneDNN goes."""
     remedy = f"start Python without the variable {name}"

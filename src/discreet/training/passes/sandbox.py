@@ -39,9 +39,10 @@ from discreet.errors import ModelError
 from discreet.training.data.seeding import shared_numbers, shared_seed
 from discreet.training.passes.replaced import Replaced
 from discreet.training.passes.scripted import unseen_in
-from discreet.training.separation.kept import Attributes, Moved, modules_near, modules_of
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
+from discreet.training.state.moved import Moved, Noted
+from discreet.training.state.reach import modules_of
 
 __all__ = ["Traces", "plain_forward", "prepared", "seeded_pass"]
 
@@ -57,9 +58,10 @@ def plain_forward(
     several: bool = True,
     function: Callable[..., Any] | None = None,
 ) -> Iterator[Moved]:
-    """The circumstances of a pass over a model; what it made of attributes, when it has ended.
+    """The circumstances of a pass over a model; what it made of public state of Python, when it has
+    ended.
 
-    Attributes of modules that the pass assigns are put back.
+    That state is put back: attributes of modules and objects, variables, containers.
 
     Args:
         model: of the user.
@@ -71,12 +73,12 @@ def plain_forward(
 
     Raises:
         ModelError: the pass wrote into a parameter or its gradient, past clipping and noise
-            (gradients are put back); or it did what is refused during a pass.
+            (gradients are put back); it moved state that cannot be put back; or it did what is
+            refused during a pass.
     """
     parameters = _trained(model) if trained is None else trained
     untouched = _Untouched(parameters)
-    # A loss or a criterion may be a module, and count its calls as a layer can.
-    attributes, moved = Attributes([*modules_of(model), *modules_near(function)]), Moved()
+    noted, moved = Noted(model, function), Moved()
 
     # In earnest, the proof of the pass puts back what was written into memory from before it.
     buffers = _Buffers(model) if restore else None
@@ -86,8 +88,8 @@ def plain_forward(
         with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, _uncompiled():
             yield moved
     finally:
-        # Attributes first: a buffer that was assigned anew is one of them.
-        moved.attributes = attributes.put_back()
+        # State of Python first: a buffer that was assigned anew is an attribute.
+        noted.put_back(moved)
         if buffers is not None:
             buffers.restore()
         written = untouched.written()
@@ -102,6 +104,8 @@ def plain_forward(
                 "gradients itself."
             ),
         )
+    if moved.refusal is not None:
+        raise moved.refusal
 
 
 @final
@@ -148,8 +152,7 @@ class Traces:
         if not trial:
             self._moved.setdefault(augmenting, moved)
 
-    @contextmanager
-    def one_step(self, seed: int | None = None) -> Iterator[None]:
+    def one_step(self, seed: int | None = None) -> AbstractContextManager[None]:
         """For the time of a step: public state that passes change (buffers, attributes, generators)
         is the same for all of them, and moves once, at the end, by what the first of them made.
 
@@ -157,10 +160,10 @@ class Traces:
             seed: secret; of what all records share. None: generators go on as they are.
         """
         # Passes of a step call it again: the step is what counts.
-        if self._in_step:
-            yield
-            return
+        return _AS_IT_IS if self._in_step else self._step(seed)
 
+    @contextmanager
+    def _step(self, seed: int | None) -> Iterator[None]:
         self._in_step, self._seed = True, seed
         self._moved.clear()
         numbers = nullcontext(_nothing) if seed is None else shared_numbers(seed)

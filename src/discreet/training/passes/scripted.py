@@ -1,10 +1,10 @@
 """What a function of TorchScript may do during a pass: a list of what is allowed.
 
 The interpreter of TorchScript calls operations of torch, which the proof sees, and nodes of its
-own, which nobody sees: some turn tensors into lists and texts. So a function is looked into, with
-all that it calls, before it runs. Allowed are operations that the dispatcher knows, nodes that move
-values around or tell metadata, and what works on numbers alone: a number was public, or was read by
-an operation that the proof sees.
+own, which nobody sees: some turn tensors into lists and texts, others count in attributes. So a
+function is looked into, with all that it calls, before it runs. Allowed are operations that the
+dispatcher knows, nodes that move values around or tell metadata, and what works on numbers alone: a
+number was public, or was read by an operation that the proof sees.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NODES = _nodes_of(
     "prim",
     """
     Constant If Loop Uninitialized unchecked_cast unchecked_unwrap_optional RaiseException GetAttr
-    SetAttr CreateObject ListConstruct ListUnpack TupleConstruct TupleUnpack TupleIndex TupleSlice
+    CreateObject ListConstruct ListUnpack TupleConstruct TupleUnpack TupleIndex TupleSlice
     DictConstruct isinstance NumToTensor device dtype layout type index requires_grad grad_fn
     is_cuda is_cpu is_sparse is_nested is_meta data min max abs rangelist EnumName EnumValue
     ModuleContainerIndex StringIndex
@@ -48,6 +48,11 @@ _MOVES = _nodes_of(
 """Operations of TorchScript alone that take tensors and do not look into them, or ask the
 dispatcher for numbers.
 """
+
+_CREATED = _nodes_of("prim", "CreateObject DictConstruct ListConstruct rangelist") | _nodes_of(
+    "aten", "dict items keys list values"
+)
+"""Nodes that make a container or an object, which a function may then change as it likes."""
 
 _OPAQUE = ("Tensor", "Any", "__torch__", "Future", "RRef", "PyObject", "Capsule")
 """In the names of types whose values may hold tensors."""
@@ -81,21 +86,34 @@ def _nodes(block: Any) -> Iterator[Any]:
 
 def _is_allowed(node: Any) -> bool:
     kind: str = node.kind()
-    if kind in _NODES or kind in _MOVES:
-        return True
-
-    # What the interpreter does by itself, and is not in the lists, is not believed.
     namespace, _, name = kind.partition("::")
+
+    # What the interpreter does by itself, and is not in the list, is not believed.
     if namespace == "prim":
-        return False
+        return kind in _NODES or (kind == "prim::SetAttr" and _is_created_here(node))
 
     # The proof sees it and has a rule, or none. Of torch's own operations some read numbers below
     # the dispatcher, and others trust their arguments: they are no more allowed than from Python.
-    if node.schema().partition("(")[0] in _dispatched():
+    schema: str = node.schema()
+    if kind not in _MOVES and schema.partition("(")[0] in _dispatched():
         return namespace != "aten" or not (is_kernel(name) or reads_by_itself(name))
 
+    # What writes into something else than a tensor, by its schema.
+    if "!" in schema and not _is_created_here(node):
+        return False
+
     # Arithmetic of numbers and texts: where no tensor goes in, no record does.
-    return namespace == "aten" and not any(map(_may_hold_tensors, node.inputs()))
+    is_arithmetic = namespace == "aten" and not any(map(_may_hold_tensors, node.inputs()))
+    return kind in _MOVES or is_arithmetic
+
+
+def _is_created_here(node: Any) -> bool:
+    """Whether what a node changes was made in the same call.
+
+    Attributes of scripted modules are out of Python's sight. What they count would move with every
+    pass, and how many passes a step has depends on its sample.
+    """
+    return next(node.inputs()).node().kind() in _CREATED
 
 
 def _may_hold_tensors(value: Any) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -56,10 +57,15 @@ class TrialPass:
 class SavedBytes:
     """Collects, during one proved pass, what is kept of records for the backward pass: bytes by the
     number of the call.
+
+    Attributes:
+        bytes: by the number of the call.
+        draws: whether the loss drew random numbers of torch.
     """
 
     def __init__(self) -> None:
         self.bytes: dict[int, int] = {}
+        self.draws = False
         self._places: set[int] = set()
 
         # A graph that holds its own results would never be freed; what is in a box can be let go
@@ -77,6 +83,13 @@ class SavedBytes:
 
         with saved_tensors_hooks(save, lambda box: box[0]):
             yield
+
+    @contextmanager
+    def noting_draws(self) -> Iterator[None]:
+        """For the time of the loss: see whether it draws random numbers."""
+        before = torch.get_rng_state()
+        yield
+        self.draws = not torch.equal(before, torch.get_rng_state())
 
     def hold(self, tensor: Tensor, call: int) -> None:
         """Count what is kept because of a call: by autograd, or by a rule, as plain training keeps

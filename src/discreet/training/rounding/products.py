@@ -71,9 +71,10 @@ def add_outer(total: Tensor, a: Tensor, b: Tensor, weights: Tensor, chunk: Chunk
         b = _weighted(b, weights)
 
     # Small products by one function, as far as they go; what is left piece by piece.
-    size = _cut(len(a), chunk)
+    records = a.shape[0]
+    size = _cut(records, chunk)
     done = _add_small(total, a, b, chunk, size)
-    if done == len(a):
+    if done == records:
         return
 
     a, b = a[done:], b[done:]
@@ -108,11 +109,12 @@ def _add_small(total: Tensor, a: Tensor, b: Tensor, chunk: Chunk, size: int) -> 
     Returns:
         How many records these are.
     """
-    count = len(a) // size
+    records = a.shape[0]
+    count = records // size
     done = count * size
 
     # A float32 total holds one sum only: of all records, or of none.
-    pays = count >= 2 if total.dtype == torch.float64 else done == len(a)
+    pays = count >= 2 if total.dtype == torch.float64 else done == records
     if not pays or chunk.pieces > 1 or count * total.numel() > _TILE:
         return 0
 
@@ -160,12 +162,12 @@ def add_rows(total: Tensor, values: Tensor, weights: Tensor, chunk: Chunk) -> No
         weights: (m,), float64.
         chunk: how records are cut.
     """
-    narrow = weights.to(values.dtype)
-    size = _cut(len(values), chunk)
-    done = len(values) // size * size
+    narrow, records = weights.to(values.dtype), values.shape[0]
+    size = _cut(records, chunk)
+    done = records // size * size
 
     # A float32 total holds one sum only: of all records at once, or piece by piece.
-    fits = done == len(values) or total.dtype == torch.float64
+    fits = done == records or total.dtype == torch.float64
 
     if done and fits and values.is_contiguous() and values.numel() <= _TILE:
         # Many small pieces, by one function.
@@ -176,6 +178,6 @@ def add_rows(total: Tensor, values: Tensor, weights: Tensor, chunk: Chunk) -> No
         done = 0
 
     # What the one function did not take: all of it, or the last records.
-    for start in range(done, len(values), size):
+    for start in range(done, records, size):
         piece = slice(start, start + size)
         total.add_(torch.mv(values[piece].T, narrow[piece]))

@@ -9,20 +9,20 @@ Legend: m records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from discreet.training.factors.factors import FACTORS, Dense, Factor, wide
+from discreet.training.factors.factors import FACTORS, Dense, Factor, tensors_of, wide
 from discreet.training.rules.nodes import Receiver, new_anchor, spread_to_records, tap
 from discreet.training.rules.weights import Region, Value
 from discreet.training.separation.marks import no_functions, out_of_sight, writes_of
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
 
-__all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess", "own_rule", "tensors_of"]
+__all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess", "own_rule"]
 
 
 Make: TypeAlias = Callable[[Tensor], Factor]
@@ -92,7 +92,9 @@ class Uses:
 
         self._finish = finish
         self._hold = hold
-        self._watched: list[tuple[Tensor, int]] = []  # with how often each was written to
+        self._parts: list[Tensor] = []  # of factors
+        self._watched: list[Tensor] = []
+        self._writes: list[int] = []  # how often each of them was written to
 
     def receiver(
         self,
@@ -115,15 +117,19 @@ class Uses:
         number, name, guessed = call.number, call.name, call.guess is not None
         is_users_rule = own_rule(call.func) is not None
 
-        waiting = [(Use(value, number), make) for value, make in pairs]
-        self.uses += [use for use, _ in waiting]
+        waiting: list[tuple[Use, Make]] = []
+        used = list(watched)
+        for value, make in pairs:
+            use = Use(value, number)
+            waiting.append((use, make))
+            used.append(value.tensor)
+            self.uses.append(use)
 
         # Plain training keeps the inputs of layers as well: a trial counts them as autograd's own.
         if self._hold is not None:
             for tensor in watched:
                 self._hold(tensor, number)
 
-        used = [use.value.tensor for use, _ in waiting] + list(watched)
         versions = self._versions(used)
 
         def receive(gradient: Tensor) -> None:
@@ -154,7 +160,7 @@ class Uses:
                     if factor is not None:
                         self._require_factor_rows(factor, name)
                     use.factor = self._finish(use, make(plain) if factor is None else factor)
-                    self.watch(tensors_of(use.factor))
+                    self._hold_factor(use.factor)
 
         return receive
 
@@ -190,9 +196,16 @@ class Uses:
         for tensor in tensors_of(factor):
             self.proof.require_rows(tensor, Rows(0), f"what the rule of {name} makes of a gradient")
 
-    def watch(self, tensors: Iterable[Tensor]) -> None:
+    def watch(self, tensors: Sequence[Tensor]) -> None:
         """Note tensors that nobody may write into until the pass ends."""
-        self._watched += [(tensor, writes_of(tensor)) for tensor in tensors]
+        self._watched += tensors
+        self._writes += writes_of(tensors)
+
+    def _hold_factor(self, factor: Factor) -> None:
+        """Note the tensors of a factor: of these norms and sums are made when the pass is over."""
+        parts = tensors_of(factor)
+        self._parts += parts
+        self.watch(parts)
 
     def end(self) -> None:
         """The backward pass is over: what was caught becomes factors of parameters, and is nobody's
@@ -212,18 +225,20 @@ class Uses:
             for use in self.uses:
                 # No gradient came back where the loss does not depend on a result.
                 if use.factor is not None:
-                    use.lifted = list(use.value.lift(use.factor))
-                    parts = [part for *_, factor in use.lifted for part in tensors_of(factor)]
-                    self.proof.require_unmoved(parts)
-                    self.watch(parts)
+                    use.lifted = use.value.lift(use.factor)
+                    for *_, factor in use.lifted:
+                        if factor is not use.factor:
+                            self._hold_factor(factor)
                 use.value = use.value.without_graph()
+
+            self.proof.require_unmoved(self._parts)
 
     def require_untouched(self) -> None:
         """Fail the pass if something that must stay as it was has been written to."""
         with no_functions():
-            is_changed = any(writes_of(tensor) != writes for tensor, writes in self._watched)
+            writes = writes_of(self._watched)
 
-        if is_changed:
+        if writes != self._writes:
             raise OneByOne("what a gradient or a weight was made of was changed after it was used")
 
     def _versions(self, tensors: Sequence[Tensor]) -> list[object]:
@@ -233,8 +248,8 @@ class Uses:
         """
         with no_functions():
             # The version is what autograd itself goes by.
-            counts = [(tensor._version, writes_of(tensor)) for tensor in tensors]  # noqa: SLF001
-            return [*counts, *map(self.proof.state, tensors)]
+            versions = [tensor._version for tensor in tensors]  # noqa: SLF001
+            return [*versions, *writes_of(tensors), *map(self.proof.state, tensors)]
 
 
 @dataclass(slots=True, eq=False)
@@ -384,23 +399,6 @@ class Call:
         return spread_to_records(
             single, (*shape[:dim], self.m, *shape[dim:]), self.uses.anchor, receive
         )
-
-
-def tensors_of(thing: Any) -> list[Tensor]:
-    """All tensors of a factor, in whatever it holds."""
-    if isinstance(thing, Tensor):
-        return [thing]
-
-    # Factors hold factors, and forms of their own: whatever is not looked into is not watched.
-    parts: Iterable[Any] = ()
-    if isinstance(thing, Mapping):
-        parts = thing.values()
-    elif isinstance(thing, (list, tuple)):
-        parts = thing
-    elif is_dataclass(thing):
-        parts = [getattr(thing, entry.name) for entry in fields(thing)]
-
-    return [tensor for part in parts for tensor in tensors_of(part)]
 
 
 Rule: TypeAlias = Callable[[Call], Any]

@@ -8,7 +8,7 @@ parameters behind it: dP = (dv/dP)^T dv by the chain rule, where dv/dP is the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, final
@@ -34,7 +34,7 @@ Region: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int]
 """Of a parameter's flat memory: sizes, strides, offset."""
 
 # Name of a parameter, the part of it that the factor is of, and the factor.
-_Lifted: TypeAlias = Iterator[tuple[str, Region, Factor]]
+_Lifted: TypeAlias = list[tuple[str, Region, Factor]]
 
 
 @final
@@ -53,7 +53,7 @@ class ViewOf:
     region: Region
 
     def lift(self, factor: Factor) -> _Lifted:
-        yield self.leaf, self.region, factor
+        return [(self.leaf, self.region, factor)]
 
     def without_graph(self) -> ViewOf:
         return self
@@ -81,7 +81,7 @@ class TableRows:
         shape, m = self.region[0], factor.records
         ids_mT = self.ids.reshape(1, -1).expand(m, -1)
         b_mTE = factor.dense().values.reshape(*ids_mT.shape, shape[-1])
-        yield self.leaf, self.region, Lookups(ids_mT, b_mTE, shape)
+        return [(self.leaf, self.region, Lookups(ids_mT, b_mTE, shape))]
 
     def without_graph(self) -> TableRows:
         return TableRows(self.tensor.detach(), self.leaf, self.region, self.ids)
@@ -102,7 +102,7 @@ class Derived:
 
     def lift(self, factor: Factor) -> _Lifted:
         if not factor.records:
-            return
+            return []
 
         # Nobody looks while gradients go back here: code of the user's must not run.
         if _runs_python(self.tensor):
@@ -121,9 +121,11 @@ class Derived:
             by_row = [self._gradients(row, batched=False) for row in rows]
             gradients = tuple(map(_stacked, zip(*by_row, strict=True)))
 
-        for (leaf, parameter), gradient in zip(self.sources, gradients, strict=True):
-            if gradient is not None:
-                yield leaf, whole_region(parameter), Dense(wide(gradient.detach()))
+        return [
+            (leaf, whole_region(parameter), Dense(wide(gradient.detach())))
+            for (leaf, parameter), gradient in zip(self.sources, gradients, strict=True)
+            if gradient is not None
+        ]
 
     def _gradients(self, rows: Tensor, *, batched: bool) -> tuple[Tensor | None, ...]:
         return torch.autograd.grad(

@@ -9,7 +9,6 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from discreet.training.separation.kept import Moved, refill
 from discreet.training.separation.marks import (
     KEPT,
     Content,
@@ -38,6 +37,7 @@ from discreet.training.separation.states import (
     is_public,
 )
 from discreet.training.separation.table.operands import uniform
+from discreet.training.state.moved import Moved, refill
 
 __all__ = ["Books"]
 
@@ -120,11 +120,17 @@ class Books:
 
     def state(self, tensor: Tensor) -> State:
         """What a tensor depends on."""
-        content = self.content_of(marked_part(tensor))
-        if type(content) is Memory:
-            return _seen(tensor, content)
+        # As `marked_part` and `content_of`: asked for again and again in every pass.
+        try:
+            carrier: Any = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            carrier = tensor
+        mark: Mark | None = getattr(carrier, "_separation", None)
+        content = (
+            mark[1] if mark is not None and mark[0] == self.number else self.meet(carrier, mark)
+        )
 
-        state: State = content
+        state: State = _seen(tensor, content) if type(content) is Memory else content
         return state
 
     def made_here(self, storage: Any) -> bool:
@@ -136,11 +142,14 @@ class Books:
         """Whether a tensor lies in memory of this pass."""
         return self.made_here(marked_part(tensor))
 
-    def moves(self, tensor: Tensor) -> bool:
-        """Whether a tensor lies in public memory from before the pass that the pass writes into: it
-        is put back when the pass ends.
+    def moves(self, tensors: Iterable[Tensor]) -> bool:
+        """Whether one of these lies in public memory from before the pass that the pass writes
+        into: it is put back when the pass ends.
         """
-        return id(marked_part(tensor)) in self.memory
+        # Most passes write into none.
+        return bool(self.memory) and any(
+            id(marked_part(tensor)) in self.memory for tensor in tensors
+        )
 
     # --- reasons ---
 
@@ -263,7 +272,7 @@ class Books:
         if mark is None:
             self.set(storage, content)
             if operation.uninitialised:
-                fill_grown([result], [0])
+                fill_grown([result], [(storage, 0)])
             if operation.name == "from_file":  # it outlives the pass
                 storage._separation = (self.number, PUBLIC, False)  # noqa: SLF001
         elif mark[0] != self.number:
@@ -459,8 +468,8 @@ def _alive(references: Iterable[ref[Any]]) -> list[Any]:
 
 
 def _seen(tensor: Tensor, memory: Memory) -> State:
-    sizes, strides = tuple(tensor.shape), tensor.stride()
-    return seen_in(memory, tensor.storage_offset(), sizes, strides, tensor.element_size())
+    offset, strides = tensor.storage_offset(), tensor.stride()
+    return seen_in(memory, offset, tensor.shape, strides, tensor.element_size())
 
 
 def _was_uniform(target: Tensor, constants: Tensor, memory: Memory) -> bool:

@@ -32,10 +32,10 @@ __all__ = ["Draws", "generators_among"]
 _SET_BACK = "the loss seeds torch's generator, or sets it back"
 
 
-def _generator_state() -> int:
+def _generator_state() -> bytes:
     """Tells which random numbers of torch come next."""
     with no_functions(), out_of_sight():
-        return hash(torch.default_generator.get_state().numpy().tobytes())
+        return torch.default_generator.get_state().numpy().tobytes()
 
 
 def generators_among(args: Any, kwargs: dict[str, Any]) -> list[torch.Generator]:
@@ -96,11 +96,11 @@ class Draws:
         self._fail = fail
         self._shared_draw = shared_draw
         self.all_shared = all_shared
-        self._next: int | None = None  # where the generator must stand at the next draw
+        self._next: bytes | None = None  # where the generator must stand at the next draw
         # States of the generator from which this pass has drawn; each has a number.
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[bytes, int] = {}
         self._drawn: set[tuple[object, ...]] = set()  # states, and what was drawn there
-        self._after_forward: int | None = None  # where the generator stood
+        self._after_forward: bytes | None = None  # where the generator stood
 
     def begin(self) -> None:
         """Note where torch's generator stands when the pass is entered for the first time."""

@@ -383,13 +383,20 @@ class Effects:
         self.by_key: dict[tuple[Any, ...], Effect] = {}
 
     @staticmethod
-    def of(count: int) -> Effects:
-        """Those for this number of records."""
+    def of(count: int, *, shown: bool = False) -> Effects:
+        """Those for this number of records.
+
+        Args:
+            count: of records.
+            shown: whether Python may see the numbers of the pass. What was learned then says
+                nothing about passes in which it must not: they stop where numbers leave.
+        """
         # Whoever has passes of more sizes begins again, and loses nothing but time.
-        if count not in _effects and len(_effects) >= _SIZES:
+        kind = (count, shown)
+        if kind not in _effects and len(_effects) >= _SIZES:
             _effects.clear()
 
-        return _effects.setdefault(count, Effects())
+        return _effects.setdefault(kind, Effects())
 
     @staticmethod
     def forget() -> None:
@@ -423,7 +430,7 @@ class Effects:
         self.by_key[tuple(lookup.key)] = effect
 
 
-_effects: dict[int, Effects] = {}
+_effects: dict[tuple[int, bool], Effects] = {}
 
 
 def can_be_repeated(operation: Operation) -> bool:

@@ -131,6 +131,11 @@ def require_bounds(operation: Operation, arguments: Mapping[str, Any]) -> None:
     limit = prod(scores.shape[first:last]) if scores.ndim > 1 else scores.shape[0]
 
     with out_of_sight():
+        # Nearly always all of them are places, which two numbers tell.
+        least, most = torch.aminmax(indices)
+        if int(least) >= 0 and int(most) < limit:
+            return
+
         out_of_range = (indices < 0) | (indices >= limit)
         # One number, which may be negative, stands for no place at all.
         if "ignore_index" in arguments:

@@ -10,30 +10,19 @@ Numbers of Python are not looked at: nothing of a record becomes one but by a do
 
 from __future__ import annotations
 
-import functools
 import types
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from operator import is_
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords
 from discreet.training.separation.marks import holds_records
+from discreet.training.state.reach import OF_TORCH, attributes_of, modules_of
 
-__all__ = [
-    "OF_TORCH",
-    "Attributes",
-    "Moved",
-    "attributes_of",
-    "modules_near",
-    "modules_of",
-    "refill",
-    "refuse_kept",
-]
+__all__ = ["refuse_kept"]
 
 _DEPTH = 3  # containers and objects on the way to a tensor: a cache, its layers, one of them
 
@@ -44,64 +33,8 @@ _ATOMS = frozenset(
 )
 """Kinds of values in which there is no tensor, or none that a pass has put there."""
 
-OF_TORCH = frozenset(vars(nn.Module()))
-"""Attributes that every module has: registers, which are looked at by themselves, and hooks."""
-
-_REGISTERS_AND_HOOKS = OF_TORCH - {"training"}
-
-_Assigned: TypeAlias = tuple[dict[str, Any], str, Any]
-"""The attributes of a module, the name of one of them, and its value."""
-
-_ABSENT = object()
-_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset, deque})
 _NONE: Mapping[str, Any] = {}
-
-
-def modules_of(model: nn.Module) -> list[nn.Module]:
-    """Every module of a model once, itself first: as `model.modules()`, several times as fast."""
-    modules = [model]
-    met = {id(model), id(None)}  # an entry of a register may be None
-
-    for module in modules:  # grows meanwhile
-        register = module.__dict__.get("_modules")
-        # Modules that torch.jit has traced keep their register in C++.
-        children = module.children() if register is None else register.values()
-
-        for child in children:
-            if id(child) not in met:
-                met.add(id(child))
-                modules.append(child)
-
-    return modules
-
-
-def modules_near(function: Any, depth: int = 2) -> list[nn.Module]:
-    """The modules that a function has at hand, and theirs: itself, what it is bound to, what its
-    closure, its defaults and the arguments of a partial hold, globals that it names.
-
-    Args:
-        function: of the user, or None.
-        depth: how many functions there may be on the way, one within the closure of the other.
-    """
-    at_hand: list[Any] = [function, getattr(function, "__self__", None)]
-    if isinstance(function, functools.partial):
-        at_hand += [function.func, *function.args, *function.keywords.values()]
-    else:
-        # An empty cell is one to which nothing was assigned yet; only such are equal to a new one.
-        cells = getattr(function, "__closure__", None) or ()
-        at_hand += [cell.cell_contents for cell in cells if cell != types.CellType()]
-        at_hand += getattr(function, "__defaults__", None) or ()
-        names = getattr(getattr(function, "__code__", None), "co_names", ())
-        at_hand += [getattr(function, "__globals__", _NONE).get(name) for name in names]
-
-    modules: list[nn.Module] = []
-    for thing in at_hand:
-        if isinstance(thing, nn.Module):
-            modules += modules_of(thing)
-        elif depth and thing is not function and isinstance(thing, _FUNCTIONS):
-            modules += modules_near(thing, depth - 1)
-    return modules
 
 
 def refuse_kept(model: nn.Module) -> None:
@@ -143,13 +76,15 @@ class _Search:
 
         # Modules that torch.jit compiled have no registers: their tensors are in C++.
         for name, parameter in attributes.get("_parameters", _NONE).items():
-            if _holds(parameter):
+            if parameter is None:
+                continue
+            if holds_records(parameter):
                 return str(name)
-            if _holds(getattr(parameter, "grad", None)):
+            if parameter.grad is not None and holds_records(parameter.grad):
                 return f"{name}.grad"
 
         for name, buffer in attributes.get("_buffers", _NONE).items():
-            if _holds(buffer):
+            if buffer is not None and holds_records(buffer):
                 return str(name)
 
         names = attributes.keys() - OF_TORCH
@@ -196,17 +131,13 @@ class _Search:
             self._known.update(map(id, self.modules))
 
 
-def _holds(tensor: Tensor | None) -> bool:
-    return tensor is not None and holds_records(tensor)
-
-
 def _place_at(tensor: Tensor) -> str | None:
     if holds_records(tensor):
         return ""
 
     # torch warns where the gradient of another tensor than a leaf is asked for.
-    has_gradient = tensor.is_leaf and tensor.requires_grad
-    return ".grad" if has_gradient and _holds(tensor.grad) else None
+    gradient = tensor.grad if tensor.is_leaf and tensor.requires_grad else None
+    return ".grad" if gradient is not None and holds_records(gradient) else None
 
 
 def _parts(value: Any, kind: type) -> Iterable[tuple[str, Any]]:
@@ -234,21 +165,6 @@ def _entries(values: Collection[Any]) -> Iterable[tuple[str, Any]]:
     return [("[...]", entry) for entry in values]
 
 
-def attributes_of(value: Any, kind: type) -> dict[str, Any]:
-    """The attributes of an object, without asking it where possible: some take long to answer."""
-    attributes: dict[str, Any]
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        # An object with slots, or one whose dictionary is made on demand: `threading.local`.
-        slots = getattr(kind, "__slots__", ())
-        names = (slots,) if isinstance(slots, str) else slots
-        attributes = {name: getattr(value, name, None) for name in names}
-        attributes |= getattr(value, "__dict__", {})  # of a thread's own
-
-    return attributes
-
-
 def _refusal(model: nn.Module, module: nn.Module, place: str) -> CoupledRecords:
     names = {id(submodule): name for name, submodule in model.named_modules()}
     layer = names.get(id(module), f"a {type(module).__name__} that is not registered")
@@ -263,96 +179,3 @@ def _refusal(model: nn.Module, module: nn.Module, place: str) -> CoupledRecords:
         "without noise, detached or not. Do not go on with this model and do not save it: build "
         "it again.",
     )
-
-
-@final
-class Attributes:
-    """The attributes of modules before a pass.
-
-    Args:
-        modules: of the user: those of the model, and those that the loss has at hand.
-    """
-
-    __slots__ = ("_before",)
-
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._before: list[tuple[dict[str, Any], dict[str, Any]]] = []
-
-        for module in modules:
-            attributes = module.__dict__
-            registers = [attributes.get(name) for name in ("_parameters", "_buffers", "_modules")]
-
-            for entries in (attributes, *registers):
-                if isinstance(entries, dict):  # those of torch.jit are in C++
-                    self._before.append((entries, entries.copy()))
-
-    def put_back(self) -> list[_Assigned]:
-        """Attributes that were assigned are again what they were; what they became is returned.
-
-        What was put into a list or another container that was there before stays in it.
-        """
-        changes: list[_Assigned] = []
-
-        for entries, before in self._before:
-            # Nearly always nothing was assigned, which is seen at the speed of C.
-            if len(entries) == len(before) and all(map(is_, entries.values(), before.values())):
-                continue
-
-            for name in {**before, **entries}.keys() - _REGISTERS_AND_HOOKS:
-                value, earlier = entries.get(name, _ABSENT), before.get(name, _ABSENT)
-                if value is not earlier:
-                    changes.append((entries, name, value))
-                    _assign(entries, name, earlier)
-
-        return changes
-
-
-def _assign(entries: dict[str, Any], name: str, value: Any) -> None:
-    """Give an attribute this value, or take it away."""
-    if value is _ABSENT:
-        entries.pop(name, None)
-    else:
-        entries[name] = value
-
-
-@final
-@dataclass(slots=True, eq=False)
-class Moved:
-    """Public state that one pass has changed, and what it became; the state itself was put back.
-
-    How many passes a step has follows from the size of its sample. So state moves once a step: by
-    what its first pass made of it.
-
-    Args:
-        attributes: of modules.
-        memory: storages that were there before the pass, with copies.
-        generators: of the user's own, with their states.
-    """
-
-    attributes: list[_Assigned] = field(default_factory=list)
-    memory: list[tuple[Any, Any]] = field(default_factory=list)
-    generators: list[tuple[torch.Generator, Tensor]] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.attributes or self.memory or self.generators)
-
-    def write(self) -> None:
-        """Let the state become what the pass made of it."""
-        for storage, content in self.memory:
-            refill(storage, content)
-
-        # An attribute that the pass took away may be gone already.
-        for entries, name, value in self.attributes:
-            _assign(entries, name, value)
-
-        for generator, state in self.generators:
-            generator.set_state(state)
-
-
-def refill(storage: Any, content: Any) -> None:
-    """Give a storage the size and the bytes of another."""
-    # The pass may have resized it.
-    if storage.nbytes() != content.nbytes():
-        storage.resize_(content.nbytes())
-
-    storage.copy_(content)

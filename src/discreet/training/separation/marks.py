@@ -104,11 +104,7 @@ def marked_part(tensor: Tensor) -> Any:
 
 def holds_records(tensor: Tensor) -> bool:
     """Whether the last pass that met this tensor's memory left records in it."""
-    return _is_secret(marked_part(tensor))
-
-
-def _is_secret(storage: Any) -> bool:
-    mark: Mark | None = getattr(storage, "_separation", None)
+    mark: Mark | None = getattr(marked_part(tensor), "_separation", None)
     return mark is not None and not is_public(mark[1])
 
 
@@ -117,7 +113,8 @@ def erase(storage: Any) -> None:
 
     Memory that is public by now is left alone.
     """
-    if _is_secret(storage) and storage.nbytes():
+    mark: Mark | None = getattr(storage, "_separation", None)
+    if mark is not None and not is_public(mark[1]) and storage.nbytes():
         storage.fill_(_ERASED)
 
 
@@ -127,13 +124,21 @@ def forget(tensor: Tensor) -> None:
     storage._separation = None  # noqa: SLF001  (our own mark)
 
 
-def writes_of(tensor: Tensor) -> int:
-    """How many operations of passes have written into a tensor's memory.
+def writes_of(tensors: Iterable[Tensor]) -> list[int]:
+    """How many operations of passes have written into the memory of each tensor.
 
     torch's own counter does not see writes through `.data`.
     """
-    count: int = getattr(marked_part(tensor), "_separation_writes", 0)
-    return count
+    counts: list[int] = []
+    for tensor in tensors:
+        # As `marked_part`: many are asked for in every pass.
+        try:
+            carrier: Any = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            carrier = tensor
+        counts.append(getattr(carrier, "_separation_writes", 0))
+
+    return counts
 
 
 def note_writes(storages: Iterable[Any]) -> None:
@@ -313,19 +318,21 @@ def memory_for(state: Rows, strides: tuple[int, ...], itemsize: int, count: int)
 # --- sizes of storages ---
 
 
-def sizes_of(tensors: Iterable[Tensor]) -> list[int]:
-    """The number of bytes of each tensor's storage."""
-    return [tensor.untyped_storage().nbytes() for tensor in tensors]
+def sizes_of(tensors: Iterable[Tensor]) -> list[tuple[Any, int]]:
+    """Each tensor's storage, and its number of bytes."""
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return [(storage, storage.nbytes()) for storage in storages]
 
 
-def fill_grown(tensors: Iterable[Tensor], sizes: Iterable[int]) -> None:
+def fill_grown(tensors: Iterable[Tensor], sizes: Iterable[tuple[Any, int]]) -> None:
     """Fill with zeros what storages have grown by since they had these sizes: it may hold what
     records left there.
     """
-    for tensor, size in zip(tensors, sizes, strict=False):
+    for tensor, (before, size) in zip(tensors, sizes, strict=False):
         storage = tensor.untyped_storage()
 
-        if storage.nbytes() > size:
+        # A tensor that lies in another memory now (`set_`) has not grown: that memory was there.
+        if storage is before and storage.nbytes() > size:
             with out_of_sight(), torch.no_grad():
                 # Byte by byte, so that gaps between the strides of the tensor are filled too.
                 entries = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)

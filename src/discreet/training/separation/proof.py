@@ -40,7 +40,6 @@ from discreet.training.separation.exits import (
     targets_of_records,
     written_by,
 )
-from discreet.training.separation.kept import Moved
 from discreet.training.separation.marks import (
     PLAIN_TENSORS,
     fill_grown,
@@ -64,6 +63,7 @@ from discreet.training.separation.states import (
     is_public,
 )
 from discreet.training.separation.table.operands import tensors_among, uniform
+from discreet.training.state.moved import Moved
 
 __all__ = ["Proof"]
 
@@ -122,7 +122,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.state: Callable[[Tensor], State] = self._books.state
         self._draws = Draws(self._books, self.fail, shared_draw, all_shared=shares_draws)
         self._outcomes = Outcomes(self._books, count, self.fail)
-        self._effects = Effects.of(count)
+        self._effects = Effects.of(count, shown=shown)
 
     def __enter__(self) -> Self:
         self._draws.begin()
@@ -196,7 +196,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             OneByOne: one of them does.
         """
         with no_functions():
-            if any(map(self._books.moves, tensors)):
+            if self._books.moves(tensors):
                 self.fail("what a pass gives lies in state that it changes")
 
     def end_draws(self) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.data import collating
 from discreet.training.data.collating import fetched, fetched_apart
-from discreet.training.data.trees import select
+from discreet.training.data.trees import leaves, select
 
 COUNT = 12
 FLOATS = torch.arange(1.0, COUNT + 1.0).repeat(3, 1).T.contiguous()
@@ -282,7 +282,8 @@ def test_what_torch_cannot_stack_is_refused_without_a_number_of_the_records(make
     with pytest.raises(ModelError, match="Pass a collate function") as refusal:
         fetch(Unlike(make), look=False)
     assert "97" not in str(refusal.value)
-    assert refusal.value.__suppress_context__
+    # Nor in what torch said.
+    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
 
 
 def test_numbers_of_each_record_beside_the_rows_do_not_fit_together() -> None:
@@ -360,7 +361,157 @@ def test_every_entry_is_left_out_and_every_other_is_not(count: int) -> None:
         assert set(sources) == set(np.arange(count)[same])
 
 
+# --- entries that decide for all ---
+
+
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (lambda odd: {"x": FLOATS[0], "time": 37.5 if odd else 37}, r"batch\['time'\]"),
+        (lambda odd: (FLOATS[0], 1 if odd else True), r"batch\[1\]"),
+        (lambda odd: torch.tensor(1 if odd else True), "batch"),
+        (lambda odd: np.full(4, 200, np.int32 if odd else np.uint8), "batch"),
+        (lambda odd: np.int64(1) if odd else np.int32(1), "batch"),
+        (lambda odd: FLOATS[0].double() if odd else FLOATS[0], "batch"),
+        (lambda odd: {"x": FLOATS[0]} | ({} if odd else {"flip": 1.0}), "batch"),
+        (lambda odd: {"x": 1.0, "y": 1.0} if odd else {"y": 1.0, "x": 1.0}, "batch"),
+        (lambda odd: {1: 1.0} if odd else {True: 1.0}, "batch"),
+        (lambda odd: [1.0, 2.0] if odd else [1.0, 2], r"batch\[1\]"),
+    ],
+    ids=["float", "bool", "tensor", "array", "number", "wider", "keys", "order", "key", "list"],
+)
+@pytest.mark.parametrize("first", [False, True])
+def test_t11_what_one_entry_has_decides_no_row_of_another(
+    make: Callable[[bool], Any], place: str, first: bool
+) -> None:
+    """Wrong: default_collate promotes all entries to the type of one, and takes the keys of the
+    first.
+    """
+    odd = COUNT - 1 if first else 4
+    with pytest.raises(CoupledRecords, match=rf"at {place}\. Pass a coll.*float\(x\)"):
+        fetch(Unlike(lambda index: make(index == odd)))
+    assert len(leaves(fetch(Unlike(lambda index: make(True)))))
+
+
+def test_entries_whose_rows_are_alike_may_come_in_different_classes() -> None:
+    """A tuple or a list, a number of Python or of NumPy: torch makes the same rows of them."""
+    batch = fetch(Unlike(lambda index: (FLOATS[index], index) if index % 3 else [*odd(index)]))
+    assert torch.equal(batch[0], FLOATS.flip(0))
+    assert batch[1].tolist() == list(range(COUNT))[::-1]
+
+
+def odd(index: int) -> Any:
+    return FLOATS[index].numpy(), np.int64(index)
+
+
+def test_gradients_that_one_entry_asks_for_are_not_asked_of_all() -> None:
+    def leaf(index: int) -> Tensor:
+        return FLOATS[index].clone().requires_grad_(index == 2)
+
+    assert not fetch(Unlike(leaf)).requires_grad
+    assert not fetch(Unlike(leaf), stacked).requires_grad
+    parts = [TensorDataset(FLOATS[:6].clone().requires_grad_(flag)) for flag in (False, True)]
+    assert not fetch(ConcatDataset(parts))[0].requires_grad
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch: quantization is moving
+def test_rows_that_are_scaled_differently_do_not_fit_together() -> None:
+    """Wrong: joined, all quantized rows are read with the scale of the first."""
+
+    def quantized(index: int) -> Tensor:
+        return torch.quantize_per_tensor(FLOATS[index], 0.1 + (index == 4), 0, torch.qint8)
+
+    for collate in (default_collate, stacked):
+        with pytest.raises(ModelError):
+            fetch(Unlike(quantized), collate, look=False)
+
+
+class Summing(tuple[Tensor, ...]):
+    """A tuple with names for its fields, whose constructor mixes records."""
+
+    __slots__ = ()
+    _fields = ("x", "y")
+
+    def __new__(cls, x: Tensor, y: Tensor) -> Any:
+        return super().__new__(cls, (x - x.mean(0), y))
+
+
+def test_t11_a_constructor_of_the_user_sees_one_entry_alone() -> None:
+    one, other = (rows_beside(Made(lambda x: Summing(x * x.cumsum(0), x)), last) for last in (2, 7))
+    assert (one[0], one[2]) == (other[0], other[2])
+
+
+# --- memory that a data set fills again ---
+
+
+class Buffer(Entries):
+    """Decodes every record into the same memory, and gives it in some form."""
+
+    def __init__(self, form: Callable[[Tensor], Any]) -> None:
+        self.memory = torch.zeros(3)
+        self.entry = form(self.memory)
+
+    def __getitem__(self, index: int) -> Any:
+        self.memory.copy_(FLOATS[index])
+        return self.entry
+
+
+class Image:
+    """An object of the user."""
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels = pixels
+
+
+@pytest.mark.parametrize(
+    ("form", "collate", "taken"),
+    [
+        (lambda x: x, default_collate, lambda batch: batch),
+        (lambda x: x.numpy(), default_collate, lambda batch: batch),
+        (lambda x: {"a": [(x, 1)]}, default_collate, lambda batch: batch["a"][0][0]),
+        (lambda x: x.as_subclass(Plain), default_collate, lambda batch: batch),
+        (lambda x: x, stacked, lambda batch: batch),
+        (lambda x: x.numpy(), lambda entries: torch.tensor(np.stack(entries)), lambda batch: batch),
+    ],
+    ids=["tensor", "array", "nested", "subclass", "collated", "collated-array"],
+)
+@pytest.mark.parametrize("look", [False, True])
+def test_t11_a_data_set_that_decodes_into_one_buffer_gives_the_right_entries(
+    form: Any, collate: Any, taken: Any, look: bool
+) -> None:
+    """Wrong: entries are fetched one after the other and stacked afterwards, when all of them are
+    the last one.
+    """
+    assert torch.equal(taken(fetch(Buffer(form), collate, look=look)), FLOATS.flip(0))
+    of_subset = fetch(Subset(Buffer(form), range(COUNT)), collate, look=look)
+    assert torch.equal(taken(of_subset), FLOATS.flip(0))
+
+
+def test_t11_objects_that_are_used_again_give_no_row_of_another_record() -> None:
+    """Nobody can copy them: they are collated before the next is fetched, or refused."""
+
+    def pixels(entries: list[Image]) -> Tensor:
+        return torch.stack([entry.pixels for entry in entries])
+
+    with pytest.raises(CoupledRecords, match="a new object for each record"):
+        fetch(Buffer(Image), pixels, look=False)
+    batch = fetch(Made(Image), pixels, look=False)
+    assert torch.equal(batch, FLOATS.flip(0))
+
+
+def test_rows_of_tensors_are_not_copied_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collating, "plain_copy", None)
+    rows = TensorDataset(FLOATS)
+    sources: list[Any] = [Subset(rows, range(COUNT)), ConcatDataset([rows, rows])]
+    for dataset in sources:
+        assert torch.equal(fetch(dataset)[0], FLOATS.flip(0))
+
+
 # --- types that bring code along ---
+
+
+class Plain(Tensor):
+    """A subclass that changes nothing."""
 
 
 class Picture:
@@ -520,7 +671,9 @@ def test_how_often_a_collate_function_is_called() -> None:
     fetched_apart(Entries(), np.array([4]), counted, seed=3, look=True)
     assert calls == [1] * (COUNT + 3)
     fetch(Entries(), counted)
-    assert calls[COUNT + 3 :] == [COUNT, 1] + [COUNT] * 6 + [1] * (COUNT + 1)
+    # Eight in one order and, when the list is as before, in the other.
+    together = [COUNT, 1] + [COUNT] * 6
+    assert calls[COUNT + 3 :] == [1] * 8 + together + [1] * (COUNT + 1)
 
 
 def test_rows_of_tensors_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from discreet.training.separation.marks import out_of_sight
 from laws.test_pitfalls_engine import JUST_ABOVE, clipped
 from support.clipped_sums import CLIP_NORM, ROUNDING, moved_by
 from support.per_record import assert_factor, compare, oracle
+from support.tally import Tally
 from unit.training.test_run import KEY, RECORDS, data, gradients, keyed, loss, network, plan
 
 COPIES = 3
@@ -263,7 +264,7 @@ def test_views_that_are_flattened_by_hand_are_right_and_slow_with_convolutions()
 
 def test_another_number_of_copies_is_another_computation() -> None:
     engine, batch = Engine(network()), tuple(data().tensors)
-    seen: list[int] = []
+    seen = Tally()
 
     def counted(model: nn.Module, rows: Any) -> Tensor:
         seen.append(len(rows[0]))
@@ -272,7 +273,7 @@ def test_another_number_of_copies_is_another_computation() -> None:
     for copies in (2, 2, 3, 1):
         list(engine.passes(augmented(counted, doubled, copies=copies), batch, RECORDS, RECORDS))
     trial = [7, 1, 1]
-    assert seen == [*trial, 2 * RECORDS, 2 * RECORDS, *trial, 3 * RECORDS, *trial, RECORDS]
+    assert seen.entries == [*trial, 2 * RECORDS, 2 * RECORDS, *trial, 3 * RECORDS, *trial, RECORDS]
     assert engine.one_by_one is None
 
 

@@ -4,6 +4,7 @@ else's.
 
 import functools
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -22,7 +23,8 @@ from torch.utils.data import (
 )
 
 from discreet.errors import ParameterError
-from discreet.training.data.datasets import map_style, mark_tensors_of, tensors_of
+from discreet.training.data.datasets import Marking, map_style, mark_tensors_of, tensors_of
+from discreet.training.separation import marks
 from discreet.training.separation.marks import forget, holds_records
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import Mixed
@@ -289,3 +291,55 @@ def test_a_closure_that_is_not_filled_yet_holds_nothing() -> None:
     assert not list(tensors_of(Holding(transform=transform)))
     later = 1.0
     assert transform(ROWS)[0] == later
+
+
+# --- what is loaded later ---
+
+
+def lazily() -> list[tuple[Holding, Callable[[Tensor], None]]]:
+    """Data sets, and how each puts a tensor somewhere when an entry is first asked for."""
+    attribute = Holding(x=None)
+    cache: dict[int, Tensor] = {}
+    many: dict[int, Tensor] = dict.fromkeys(range(5000), ROWS)
+    places: list[Any] = [None] * 5000
+    rows: list[dict[str, Any]] = [{"x": "path"} for _ in range(5000)]
+    mixed: list[Any] = [("path", 1), *(Holding(x="path") for _ in range(5000))]
+    return [
+        (attribute, lambda x: vars(attribute).update(x=x)),
+        (Holding(cache=cache), lambda x: cache.update({3: x})),
+        (Holding(cache=many), lambda x: many.update({5001: x})),
+        (Holding(cache=many), lambda x: many.update({7: x})),
+        (Holding(places=places), lambda x: places.__setitem__(7, x)),
+        (Holding(rows=rows), lambda x: rows[9].update(x=x)),
+        (Holding(rows=mixed), lambda x: vars(mixed[9]).update(x=x)),
+        (Holding(rows=mixed), lambda x: mixed.__setitem__(0, (x, 1))),
+    ]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_t11_what_a_data_set_loads_later_is_marked(number: int) -> None:
+    dataset, load = lazily()[number]
+    marking = Marking(dataset)
+    for _ in range(3):
+        marking.renew()
+        loaded = torch.zeros(2)
+        load(loaded)
+        marking.renew()
+        assert holds_records(loaded)
+
+
+def test_rows_that_are_known_are_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = Holding(rows=[(torch.zeros(1), 1) for _ in range(5000)])
+    marking = Marking(dataset)
+    marking.renew()
+    monkeypatch.setattr(marks, "mark_dataset", None)
+    marking.renew()
+
+
+def test_what_a_cache_drops_is_free_again() -> None:
+    cache = {number: torch.zeros(1) for number in range(5000)}
+    marking = Marking(Holding(cache=cache))
+    marking.renew()
+    dropped = weakref.ref(cache.pop(0))
+    marking.renew()
+    assert dropped() is None

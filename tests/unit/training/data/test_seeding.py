@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.random import mtrand
 
-from discreet.training.data.seeding import SeedUse, derived, seeded
+from discreet.training.data.seeding import SeedUse, derived, seeded, shared_numbers
 
 
 def drawn() -> tuple[float, float, float]:
@@ -54,4 +55,41 @@ def test_generators_go_on_as_before_also_after_an_error() -> None:
         begin(SeedUse.FETCHING)
         drawn()
         raise KeyError
+    assert state() == before
+
+
+def shared(begin: Any) -> tuple[float, float]:
+    begin()
+    return float(np.random.rand()), random.random()
+
+
+def test_passes_of_a_step_share_numbers_and_generators_go_on_as_before() -> None:
+    before = state()
+    with shared_numbers(5) as begin:
+        numbers = shared(begin)
+        assert shared(begin) == numbers
+
+        # A step within a step, which has numbers of its own, leaves the outer one where it was.
+        begin()
+        with shared_numbers(6) as inner:
+            assert shared(inner) != numbers
+        assert (float(np.random.rand()), random.random()) == numbers
+    assert state() == before
+
+    with pytest.raises(KeyError), shared_numbers(5) as begin:
+        assert shared(begin) == numbers
+        np.random.set_state(np.random.RandomState(3).get_state())
+        raise KeyError
+    assert state() == before
+
+
+def test_a_generator_on_numpys_own_bits_follows_and_is_put_back() -> None:
+    """A loss may hold one: to exchange NumPy's bits for others would leave it where it is."""
+    own = np.random.Generator(mtrand.get_bit_generator())
+    before = state()
+    with shared_numbers(5) as begin:
+        begin()
+        numbers = own.random()
+        begin()
+        assert own.random() == numbers
     assert state() == before

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from discreet.training.factors.factors import Dense, Factor, Lookups, Outer, Tied
+from discreet.training.factors.factors import Dense, Factor, Lookups, Outer, Tied, tensors_of
 from discreet.training.passes.contributions import Contributions, Piece, gathered
 from discreet.training.rounding.precision import most_spread
 from discreet.training.rules.call import Use
@@ -227,3 +227,16 @@ def test_every_mixture_of_forms_is_one_gradient() -> None:
         )["w"]
         true = torch.stack([forms[n][1] for n in chosen]).sum(0)
         assert_factor(piece.factor, true, 1e-10)
+
+
+def test_all_tensors_of_a_factor_are_found() -> None:
+    """What is not found is not watched, and could be written to before the sums are made."""
+    outer = Outer(tensor(2, 3, 4), tensor(2, 3, 5), (5, 4))
+    lookups = Lookups(torch.zeros(2, 3, dtype=torch.long), tensor(2, 3, 4), (5, 4))
+    expected = [outer.a, outer.b, lookups.ids, lookups.b]
+
+    found = tensors_of(Tied(outer, lookups))
+    assert {id(part) for part in found} == {id(part) for part in expected}
+    assert len(found) == len(expected)
+    nested = tensors_of([{"a": (outer.a,)}, 3, None, "text", Dense(outer.b)])
+    assert {id(part) for part in nested} == {id(outer.a), id(outer.b)}

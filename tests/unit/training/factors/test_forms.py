@@ -19,6 +19,7 @@ from discreet.training.factors.memory import Activations
 from discreet.training.rules.convolution.geometry import Convolution
 from discreet.training.rules.convolution.rule import Convolved
 from discreet.training.separation.marks import no_functions
+from support.tally import Tally
 
 
 def loss(model: Any, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -37,13 +38,14 @@ class Noticing(nn.Module):
             nn.Linear(8, 3),
             nn.Parameter(torch.randn(4, 8)),
         )
-        self.seen: list[weakref.ref[Tensor]] = []
+        self.seen = Tally()
 
     def forward(self, x: Tensor) -> Tensor:
         first = self.first(x)
         rows = torch.relu(first + self.place).flatten(0, 1)
         last: Tensor = self.second(rows)
-        self.seen += map(weakref.ref, (first, rows, last))
+        for tensor in (first, rows, last):
+            self.seen.append(weakref.ref(tensor))
         return last.view(len(x), -1)
 
 
@@ -65,7 +67,7 @@ def test_nothing_of_a_pass_outlives_it() -> None:
 
 def test_activations_are_freed_while_the_backward_pass_goes_on() -> None:
     """Wrong: uses, or closures of nodes, that keep every input to the end."""
-    alive: list[bool] = []
+    alive = Tally()
 
     class First(nn.Module):
         def __init__(self) -> None:

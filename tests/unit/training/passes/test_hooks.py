@@ -15,7 +15,7 @@ from torch.nn.utils import prune
 
 from discreet.errors import ModelError
 from discreet.training.gradients import GradientWatch
-from discreet.training.passes.hooks import refuse_hooks
+from discreet.training.passes.hooks import OwnHook, refuse_hooks
 
 
 def net() -> Any:
@@ -175,6 +175,22 @@ def test_our_own_net_for_gradients_is_no_hook_of_a_user() -> None:
         model[0].weight.register_post_accumulate_grad_hook(spy)
         with pytest.raises(ModelError, match="post-accumulate hook"):
             refuse_hooks(model, trained(model))
+
+
+def test_no_hook_of_a_user_passes_for_our_own() -> None:
+    with pytest.raises(ModelError, match="spy"):
+        OwnHook(spy)
+
+
+def test_a_hook_beside_our_own_is_refused() -> None:
+    model = net()
+    watch = GradientWatch(trained(model))
+    register: Any = model[0].weight.register_post_accumulate_grad_hook
+    register(OwnHook(watch.close))
+    refuse_hooks(model, trained(model))
+    register(spy)
+    with pytest.raises(ModelError, match=r"post-accumulate hook on 0\.weight"):
+        refuse_hooks(model, trained(model))
 
 
 def test_frozen_parameters_may_have_what_they_like() -> None:

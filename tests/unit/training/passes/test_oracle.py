@@ -12,6 +12,7 @@ from discreet.training.engine import Engine
 from discreet.training.factors.factors import Dense
 from discreet.training.passes.contributions import Contributions, Piece
 from discreet.training.passes.oracle import agree, tolerance_of
+from support.tally import Tally
 
 TRUTH = {"a": torch.tensor([3.0, 4.0], dtype=torch.float64)}
 
@@ -45,7 +46,7 @@ def test_the_tolerance_is_that_of_the_shortest_kind() -> None:
 def test_two_rows_of_a_trial_are_compared_unless_the_pass_draws_random_numbers(
     random: bool,
 ) -> None:
-    sizes: list[int] = []
+    sizes = Tally()
 
     def loss(model: Any, x: Tensor) -> Tensor:
         sizes.append(len(x))
@@ -53,11 +54,11 @@ def test_two_rows_of_a_trial_are_compared_unless_the_pass_draws_random_numbers(
         return losses
 
     list(Engine(nn.Linear(3, 2)).passes(loss, torch.randn(9, 3), 9, 9))
-    assert sizes == ([7, 9] if random else [7, 1, 1, 9])
+    assert sizes.entries == ([7, 9] if random else [7, 1, 1, 9])
 
 
 def test_dropout_does_not_hinder_the_comparison() -> None:
-    sizes: list[int] = []
+    sizes = Tally()
 
     def loss(model: Any, x: Tensor) -> Tensor:
         sizes.append(len(x))
@@ -67,5 +68,5 @@ def test_dropout_does_not_hinder_the_comparison() -> None:
     model = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2))
     engine = Engine(model)
     list(engine.passes(loss, torch.randn(9, 3), 9, 9))
-    assert sizes == [7, 1, 1, 9]
+    assert sizes.entries == [7, 1, 1, 9]
     assert engine.one_by_one is None

@@ -16,6 +16,7 @@ from discreet.errors import ModelError
 from discreet.training import PrivateRun
 from discreet.training.engine import Engine
 from discreet.training.passes.contributions import losses_and_statistics, plain_result
+from support.tally import Tally
 
 
 def test_losses_alone_and_with_statistics() -> None:
@@ -49,7 +50,7 @@ def test_a_name_of_moments_is_taken() -> None:
 
 
 def test_the_first_step_runs_the_loss_four_times_and_a_later_one_once() -> None:
-    sizes: list[int] = []
+    sizes = Tally()
 
     def loss(model: Any, batch: Any) -> Tensor:
         sizes.append(len(batch[0]))
@@ -68,7 +69,7 @@ def test_the_first_step_runs_the_loss_four_times_and_a_later_one_once() -> None:
     steps = []
     for batch in run.batches(TensorDataset(torch.randn(20, 3))):
         run.backward(loss, batch)
-        steps.append(sizes[:])
+        steps.append(sizes.entries)
         sizes.clear()
     assert steps == [[7, 1, 1, 20], [20], [20]]
     assert run.engine.one_by_one is None

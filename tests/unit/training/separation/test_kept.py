@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import CoupledRecords
-from discreet.training.separation.kept import Attributes, modules_of, refuse_kept
-from discreet.training.separation.marks import forget, holds_records
+from discreet.training.separation.kept import refuse_kept
+from discreet.training.separation.marks import forget
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import Rows
 
@@ -166,46 +166,3 @@ def test_a_loop_of_objects_ends() -> None:
     model = Net(keep)
     run_pass(model)
     refuse_kept(model)
-
-
-def test_modules_are_those_of_torch() -> None:
-    model = Net(lambda *_: None)
-    model.again = model.layer
-    model.inner.add_module("none", None)
-    assert modules_of(model)[0] is model
-    assert {id(module) for module in modules_of(model)} == {id(m) for m in model.modules()}
-    assert len(modules_of(model)) == len(list(model.modules()))
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-@pytest.mark.parametrize("compiled", [torch.jit.script, torch.jit.trace])
-def test_modules_of_torch_jit_are_looked_at(compiled: Any) -> None:
-    layers = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
-    body = compiled(layers) if compiled is torch.jit.script else compiled(layers, torch.ones(1, 2))
-    model = nn.Sequential(body, nn.ReLU())
-    assert len(modules_of(model)) == len(list(model.modules()))
-    refuse_kept(model)
-    Attributes(modules_of(model)).put_back()
-
-
-def test_what_a_failed_pass_kept_is_taken_off() -> None:
-    def keep(model: Net, hidden: Tensor) -> None:
-        model.calls = 1
-        model.new = hidden
-        model.old = hidden
-        model.seen = hidden.detach()[0]
-        model.frozen = nn.Parameter(hidden.detach())
-
-    model = Net(keep)
-    model.old = "before"
-    seen, frozen = model.get_buffer("seen"), model.frozen
-    attributes = Attributes(modules_of(model))
-    run_pass(model)
-    assert holds_records(model.get_buffer("seen"))
-    attributes.put_back()
-    refuse_kept(model)
-    assert not hasattr(model, "new")
-    assert model.old == "before"
-    assert model.get_buffer("seen") is seen
-    assert model.frozen is frozen
-    assert not hasattr(model, "calls")  # public: it moves once a step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, compress
+from itertools import compress
 from typing import Any, TypeAlias, final
 
 import torch
@@ -45,10 +45,18 @@ def tensors_among(thing: Any) -> list[Tensor]:
     """Tensors among arguments or results, also inside of lists and dictionaries, in their order."""
     if isinstance(thing, Tensor):
         return [thing]
-    if isinstance(thing, (list, tuple)):
-        return list(chain.from_iterable(map(tensors_among, thing)))
+    if not isinstance(thing, (list, tuple, dict)):
+        return []
 
-    return tensors_among(list(thing.values())) if isinstance(thing, dict) else []
+    tensors: list[Tensor] = []
+    for part in thing.values() if isinstance(thing, dict) else thing:
+        # Most parts are tensors and plain numbers, which need no call of their own.
+        if isinstance(part, Tensor):
+            tensors.append(part)
+        elif isinstance(part, (list, tuple, dict)):
+            tensors += tensors_among(part)
+
+    return tensors
 
 
 def same_rank(tensors: Iterable[Tensor]) -> bool:

@@ -12,6 +12,8 @@ from discreet.plan import Target
 from discreet.randomness import Source
 from support.utility import epsilon_of_charges, write_images
 
+pytestmark = pytest.mark.full  # it trains models
+
 
 def test_it_is_found_by_its_name() -> None:
     assert recipes()["cnn"] is cnn.RECIPES[0]

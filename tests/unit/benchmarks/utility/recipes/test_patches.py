@@ -16,6 +16,8 @@ from discreet.plan import Target
 from discreet.randomness import Source
 from support.utility import epsilon_of_charges, write_images
 
+pytestmark = pytest.mark.full  # it trains models
+
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

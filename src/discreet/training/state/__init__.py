@@ -1,0 +1,1 @@
+"""What can a pass change that lasts, and how is it put back?"""

@@ -1,0 +1,379 @@
+"""Counters and schedules of a loss move once a step, wherever Python keeps them (T09).
+
+How many passes a step takes depends on how many records there are. A loss that counts its calls
+would tell that number to all later steps; here it turns the sign of everything with each call, so
+that one record more would move the sums by many clip norms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import types
+import warnings
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from couplings.scenes import Pair
+from discreet.errors import ModelError
+from support.neighbours import PASS, moved, released
+
+TURNS = 0
+CONFIG = types.ModuleType("configuration")
+CONFIG.turns = 0  # type: ignore[attr-defined]
+
+
+def _sign(calls: float) -> float:
+    return 1.0 if calls % 2 else -1.0
+
+
+def _nonlocal() -> Callable[..., Any]:
+    calls = 0
+
+    def loss(model: Any, batch: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return model(batch[0]) * _sign(calls)
+
+    return loss
+
+
+def _nonlocal_of_a_helper() -> Callable[..., Any]:
+    calls = 0
+
+    def ramp() -> float:
+        nonlocal calls
+        calls += 1
+        return _sign(calls)
+
+    return lambda model, batch: model(batch[0]) * ramp()
+
+
+def _global(model: Any, batch: Any) -> Any:
+    global TURNS  # noqa: PLW0603  (as scripts do)
+    TURNS += 1
+    return model(batch[0]) * _sign(TURNS)
+
+
+def _attribute_of_a_function() -> Callable[..., Any]:
+    def loss(model: Any, batch: Any) -> Any:
+        loss.calls += 1  # type: ignore[attr-defined]
+        return model(batch[0]) * _sign(loss.calls)  # type: ignore[attr-defined]
+
+    loss.calls = 0  # type: ignore[attr-defined]
+    return loss
+
+
+def _attribute_of_a_module_of_python(model: Any, batch: Any) -> Any:
+    CONFIG.turns += 1  # type: ignore[attr-defined]
+    return model(batch[0]) * _sign(CONFIG.turns)
+
+
+class Trainer:
+    """What people write around a loop."""
+
+    started = 0
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.state = {"step": 0}
+        self.losses: list[int] = []
+
+    def by_attribute(self, model: Any, batch: Any) -> Any:
+        self.step += 1
+        return model(batch[0]) * _sign(self.step)
+
+    def by_entry(self, model: Any, batch: Any) -> Any:
+        self.state["step"] += 1
+        return model(batch[0]) * _sign(self.state["step"])
+
+    def by_history(self, model: Any, batch: Any) -> Any:
+        self.losses.append(0)
+        return model(batch[0]) * _sign(len(self.losses))
+
+    def by_class(self, model: Any, batch: Any) -> Any:
+        Trainer.started += 1
+        return model(batch[0]) * _sign(Trainer.started)
+
+    def by_own_class(self, model: Any, batch: Any) -> Any:
+        type(self).started += 1
+        return model(batch[0]) * _sign(type(self).started)
+
+    def __call__(self, model: Any, batch: Any) -> Any:
+        return self.by_attribute(model, batch)
+
+
+@dataclass
+class Schedule:
+    """A ramp."""
+
+    calls: int = 0
+
+    def next(self) -> float:
+        self.calls += 1
+        return _sign(self.calls)
+
+
+class Slotted:
+    """A ramp without a dictionary."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def next(self) -> float:
+        self.calls += 1
+        return _sign(self.calls)
+
+
+def _by(ramp: Callable[[], float]) -> Callable[..., Any]:
+    return lambda model, batch: model(batch[0]) * ramp()
+
+
+def _with(holder: Any, count: Callable[[Any], float]) -> Callable[[], Callable[..., Any]]:
+    """Losses that count in a holder of their own."""
+
+    def make() -> Callable[..., Any]:
+        mine = holder()
+        return lambda model, batch: model(batch[0]) * _sign(count(mine))
+
+    return make
+
+
+def _by_ramp(model: Any, batch: Any, ramp: Schedule) -> Any:
+    return model(batch[0]) * ramp.next()
+
+
+def _with_default() -> Callable[..., Any]:
+    def loss(model: Any, batch: Any, ramp: Schedule = Schedule()) -> Any:  # noqa: B008
+        return _by_ramp(model, batch, ramp)
+
+    return loss
+
+
+def _in_list(calls: list[int]) -> float:
+    calls[0] += 1
+    return calls[0]
+
+
+def _in_dict(calls: dict[str, int]) -> float:
+    calls["n"] = calls.get("n", 0) + 1
+    return calls["n"]
+
+
+def _in_set(seen: set[int]) -> float:
+    seen.add(len(seen))
+    return len(seen)
+
+
+def _in_deque(seen: deque[int]) -> float:
+    seen.append((seen[-1] if seen else 0) + 1)
+    return seen[-1]
+
+
+def _in_namespace(space: Any) -> float:
+    space.calls += 1
+    return float(space.calls)
+
+
+def _in_array(calls: Any) -> float:
+    calls += 1
+    return float(calls[0])
+
+
+def _in_bytes(calls: bytearray) -> float:
+    calls[0] += 1
+    return calls[0]
+
+
+class Counted(nn.Module):
+    """A teacher that counts, kept where torch does not register it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self) -> float:
+        self.calls += 1
+        return _sign(self.calls)
+
+
+def _module_in_a_list() -> Callable[..., Any]:
+    modules = [Counted()]
+    return lambda model, batch: model(batch[0]) * modules[0]()
+
+
+class Bag:
+    """Holds a module for everybody."""
+
+    criterion = Counted()
+
+
+def _with_class(model: Any, batch: Any) -> Any:
+    return model(batch[0]) * Bag.criterion()
+
+
+class Scripted(nn.Module):
+    """A module of TorchScript with a counter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.seen: list[int] = [0]
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return values * (1.0 if self.calls % 2 else -1.0)
+
+
+class ScriptedList(Scripted):
+    """A module of TorchScript that counts in a list."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        self.seen.append(1)
+        return values * (1.0 if len(self.seen) % 2 else -1.0)
+
+
+def _scripted(kind: type[nn.Module]) -> Callable[..., Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scripting is deprecated, and still what people have
+        counted: Any = torch.jit.script(kind())
+    return lambda model, batch: counted(model(batch[0]))
+
+
+LOSSES: dict[str, Callable[[], Callable[..., Any]]] = {
+    "a variable of an enclosing function": _nonlocal,
+    "a variable that a helper counts": _nonlocal_of_a_helper,
+    "a global": lambda: _global,
+    "an attribute of the loss": _attribute_of_a_function,
+    "an attribute of a module of Python": lambda: _attribute_of_a_module_of_python,
+    "an attribute of a trainer": lambda: Trainer().by_attribute,
+    "a trainer that is called": Trainer,
+    "an entry of a dict of a trainer": lambda: Trainer().by_entry,
+    "a list of a trainer": lambda: Trainer().by_history,
+    "an attribute of a class": lambda: Trainer().by_class,
+    "an attribute of its own class": lambda: Trainer().by_own_class,
+    "a bound method": lambda: _by(Schedule().next),
+    "an object with slots": lambda: _by(Slotted().next),
+    "a partial": lambda: partial(
+        lambda ramp, model, batch: model(batch[0]) * ramp.next(), Schedule()
+    ),
+    "a default": lambda: lambda model, batch, ramp=Schedule(): model(batch[0]) * ramp.next(),  # noqa: B008
+    "a list": _with(lambda: [0], _in_list),
+    "a list in a tuple in a dict": _with(
+        lambda: {"a": ([0],)}, lambda held: _in_list(held["a"][0])
+    ),
+    "a dict": _with(dict, _in_dict),
+    "a Counter": _with(Counter, _in_dict),
+    "a defaultdict": _with(lambda: defaultdict(int), _in_dict),
+    "an OrderedDict": _with(OrderedDict, _in_dict),
+    "a set": _with(set, _in_set),
+    "a deque": _with(lambda: deque(maxlen=3), _in_deque),
+    "a namespace": _with(lambda: types.SimpleNamespace(calls=0), _in_namespace),
+    "arguments of a script": _with(lambda: argparse.Namespace(calls=0), _in_namespace),
+    "an array": _with(lambda: np.zeros(2), _in_array),
+    "a bytearray": _with(lambda: bytearray(2), _in_bytes),
+    "a generator of Python": _with(lambda: random.Random(7), lambda rng: rng.randrange(2)),
+    "a generator of NumPy": _with(
+        lambda: np.random.default_rng(7), lambda rng: float(rng.integers(2))
+    ),
+    "an older generator of NumPy": _with(
+        lambda: np.random.RandomState(7), lambda rng: float(rng.randint(2))
+    ),
+    "a module in a list": _module_in_a_list,
+    "a module of a class": lambda: _with_class,
+    "a scripted module": lambda: _scripted(Scripted),
+    "a list of a scripted module": lambda: _scripted(ScriptedList),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_t09_what_a_loss_counts_moves_once_a_step(name: str) -> None:
+    distance, _ = moved(LOSSES[name])
+    assert distance <= 1.001
+
+
+def _endless() -> Iterator[int]:
+    calls = 0
+    while True:
+        calls += 1
+        yield calls
+
+
+ITERATORS: dict[str, Callable[[], Iterator[int]]] = {
+    "a generator function": _endless,
+    "a count": itertools.count,
+    "a list": lambda: iter([*range(1000)]),
+    "a range": lambda: iter(range(1000)),
+}
+
+
+@pytest.mark.parametrize("name", ITERATORS)
+def test_t09_an_iterator_that_moves_with_each_pass_is_refused(name: str) -> None:
+    with pytest.raises(ModelError, match="takes the next entry of a"):
+        moved(_with(ITERATORS[name], next))
+
+
+class _Counting(Pair):
+    def __init__(self) -> None:
+        super().__init__()
+        self.history: list[int] = []
+        self.schedule = Schedule()
+        self.teachers = [Counted()]
+        self.ramp = _nonlocal_of_a_helper()
+
+
+class InHistory(_Counting):
+    def forward(self, x: Any) -> Any:
+        self.history.append(1)
+        return super().forward(x) * _sign(len(self.history))
+
+
+class InSchedule(_Counting):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * self.schedule.next()
+
+
+class InTeacher(_Counting):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * self.teachers[0]()
+
+
+class InGlobal(_Counting):
+    def forward(self, x: Any) -> Any:
+        global TURNS  # noqa: PLW0603  (as scripts do)
+        TURNS += 1
+        return super().forward(x) * _sign(TURNS)
+
+
+@pytest.mark.parametrize("kind", [InHistory, InSchedule, InTeacher, InGlobal])
+def test_t09_what_a_model_counts_moves_once_a_step(kind: type[nn.Module]) -> None:
+    distance, _ = moved(lambda: lambda model, batch: model(batch[0]), make=kind)
+    assert distance <= 1.001
+
+
+class _Brittle(_Counting):
+    """Has state, and knows the category of ones alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(3, 1)
+
+    def forward(self, x: Any) -> Any:
+        self.history.append(1)
+        return super().forward(x) * self.table((x[:, 0] * 10).long() - 8).squeeze(-1)
+
+
+def test_t09_state_that_a_step_without_records_could_not_move_is_refused_by_name() -> None:
+    with pytest.raises(ModelError, match="also works on made-up records"):
+        released(lambda model, batch: model(batch[0]), 2 * PASS, special=False, make=_Brittle)
