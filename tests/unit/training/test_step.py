@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import discreet as dp
+from discreet.errors import SampleMisuse
 from discreet.training.step import _give
 from unit.training.test_run import data, gradients, keyed, loss, network, plan
 
@@ -44,15 +45,34 @@ def test_a_loss_that_fails_releases_nothing_and_may_be_tried_again() -> None:
     model = network()
     run = keyed(model, plan())
     batch = next(run.batches(data()))
+    disk = {"full": True}
+
+    def once(model: nn.Module, rows: object) -> torch.Tensor:
+        if disk["full"]:
+            raise ValueError("mine")
+        losses: torch.Tensor = loss(model, rows)
+        return losses
+
+    with pytest.raises(ValueError, match="mine"):
+        run.backward(once, batch)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+    disk["full"] = False
+    run.backward(once, batch)
+    assert gradients(model).isfinite().all()
+
+
+def test_a_batch_on_which_a_loss_failed_is_given_to_no_other_loss() -> None:
+    run = keyed(network(), plan())
+    batch = next(run.batches(data()))
 
     def failing(model: nn.Module, rows: object) -> torch.Tensor:
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
         run.backward(failing, batch)
-    assert all(parameter.grad is None for parameter in model.parameters())
-    run.backward(loss, batch)
-    assert gradients(model).isfinite().all()
+    with pytest.raises(SampleMisuse, match="the loss with which this batch failed"):
+        run.backward(loss, batch)
 
 
 def test_what_is_released_says_nothing_of_parameters_twice() -> None:
