@@ -69,6 +69,17 @@ def _pool(scene: Scene) -> Setup:
     return _told(scene, tell)
 
 
+@case("thread: pool that was there before")
+def _older_pool(scene: Scene) -> Setup:
+    executor = ThreadPoolExecutor(1)
+    executor.submit(int).result()
+
+    def tell(x: Tensor) -> Tensor:
+        return executor.submit(lambda: x.amin().sub(_RARE).sign()).result()
+
+    return _told(scene, tell)
+
+
 @case("thread: coroutine in a thread of its own")
 def _coroutine(scene: Scene) -> Setup:
     async def read(x: Tensor) -> float:

@@ -2,7 +2,7 @@
 
     as written     compiled models and checkpointed blocks run as they are written
     masks          libraries are told not to branch on data, so that masks are always passed
-    refused        starting a thread or a process, scaling a loss, handing memory to other libraries
+    refused        threads, processes, pools of them, scaled losses, memory for other libraries
     afterwards     parameters, gradients and attributes of modules are what they were before
 
 Functions of torch and Python that are other ones meanwhile (`_REPLACED`) are so for the threads
@@ -26,7 +26,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from multiprocessing import pool
 from typing import Any, final
 
 import torch
@@ -367,11 +369,9 @@ def _refuse_threads(*_: Any, **__: Any) -> None:
     if _REPLACED.here:
         raise ModelError(
             expected="a loss that computes in its own thread",
-            got="one that starts a thread or a process, where records cannot be followed",
-            do=(
-                "Compute everything in the loss itself; start pools before the run begins, and "
-                "hand them nothing of a batch."
-            ),
+            got="one that starts a thread or a process, or gives work to a pool of them, where "
+            "records cannot be followed",
+            do="Compute everything in the loss itself.",
         )
 
 
@@ -447,6 +447,11 @@ _REPLACED = Replaced(
         (_thread, "start_new_thread", _start_new_thread),
         (_thread, "start_new", _start_new_thread),
         (os, "fork", _checked_by(_refuse_threads)),
+        # Pools that were there before start nothing. All methods of a `Pool` that give it work ask
+        # first whether it is running.
+        (ThreadPoolExecutor, "submit", _checked_by(_refuse_threads)),
+        (ProcessPoolExecutor, "submit", _checked_by(_refuse_threads)),
+        (pool.Pool, "_check_running", _checked_by(_refuse_threads)),
         (torch._C.ScriptFunction, "__call__", _checked_by(_refuse_scripted)),  # noqa: SLF001
         (torch._C.ScriptMethod, "__call__", _checked_by(_refuse_scripted)),  # noqa: SLF001
         (saved_tensors_hooks, "__enter__", _checked_by(_refuse_saving)),

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import pytest
@@ -60,13 +61,36 @@ def test_a_pass_starts_no_thread(kind: str) -> None:
         STARTS[kind]()
 
 
-def test_what_was_started_before_may_start_more() -> None:
-    ran = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(int).result()
-        with plain_forward(net()):
-            pool.submit(lambda: threading.Thread(target=ran.set).start()).result()
-            assert ran.wait(10)
+def test_a_pass_gives_no_work_to_a_pool_that_was_there_before() -> None:
+    """Wrong: the pool starts no thread, so nobody looks, and what it makes counts as public."""
+    with ThreadPoolExecutor(1) as executor, ThreadPool(1) as pool:
+        executor.submit(int).result()
+        calls = [
+            lambda: executor.submit(int),
+            lambda: list(executor.map(int, "1")),
+            lambda: pool.apply(int),
+            lambda: pool.map(int, "1"),
+            lambda: list(pool.imap_unordered(int, "1")),
+        ]
+        for call in calls:
+            with pytest.raises(ModelError, match="gives work to a pool"), plain_forward(net()):
+                call()
+        assert pool.apply(int) == 0
+
+
+def test_what_runs_elsewhere_meanwhile_may_start_threads() -> None:
+    entered, ran = threading.Event(), threading.Event()
+
+    def elsewhere() -> None:
+        entered.wait(10)
+        threading.Thread(target=ran.set).start()
+
+    other = threading.Thread(target=elsewhere)
+    other.start()
+    with plain_forward(net()):
+        entered.set()
+        assert ran.wait(10)
+    other.join()
     thread = threading.Thread(target=int)
     thread.start()
     thread.join()
@@ -175,14 +199,20 @@ def test_checkpoints_of_other_threads_are_theirs() -> None:
         calls.append(1)
         return x.exp()
 
+    entered, ran = threading.Event(), threading.Event()
+
     def gradient() -> None:
+        entered.wait(10)
         x = torch.ones(2, requires_grad=True)
         checkpoint.checkpoint(block, x, use_reentrant=False).sum().backward()
+        ran.set()
 
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(int).result()
-        with plain_forward(net()):
-            pool.submit(gradient).result()
+    other = threading.Thread(target=gradient)
+    other.start()
+    with plain_forward(net()):
+        entered.set()
+        assert ran.wait(10)
+    other.join()
     assert len(calls) == 2
 
 
