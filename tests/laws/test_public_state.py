@@ -315,6 +315,13 @@ ITERATORS: dict[str, Callable[[], Iterator[int]]] = {
     "a count": itertools.count,
     "a list": lambda: iter([*range(1000)]),
     "a range": lambda: iter(range(1000)),
+    "a cycle": lambda: itertools.cycle([1, 2, 3]),
+    "a chain": lambda: itertools.chain([1, 2], range(1000)),
+    "a map": lambda: map(abs, range(1000)),
+    "keys": lambda: iter(dict.fromkeys(range(1000))),
+    "values": lambda: iter({number: number for number in range(1000)}.values()),
+    "a set": lambda: iter({*range(1000)}),
+    "a list, backwards": lambda: reversed([*range(1000)]),
 }
 
 

@@ -13,8 +13,10 @@ cannot change, and containers within containers are holders of their own.
 from __future__ import annotations
 
 import itertools
+import operator
 import random
 import types
+import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from operator import is_
@@ -263,20 +265,35 @@ SLOTS = Kind(_read_slots, _are_alike_by_name, _write_slots)
 # --- iterators, which nobody can put back ---
 
 
-def _read_iterator(holder: Any) -> Any:
-    """Where an iterator stands, as far as it tells."""
-    if isinstance(holder, types.GeneratorType):
-        frame = holder.gi_frame
-        return None if frame is None else (frame.f_lasti, {**frame.f_locals})
-
-    return repr(holder) if isinstance(holder, itertools.count) else holder.__length_hint__()
+def _read_generator(holder: types.GeneratorType[Any, Any, Any]) -> Any:
+    frame = holder.gi_frame
+    return None if frame is None else (frame.f_lasti, {**frame.f_locals})
 
 
-def _is_at_the_same_place(before: Any, after: Any) -> bool:
-    if not isinstance(before, tuple) or not isinstance(after, tuple):
-        return bool(before == after)
+def _is_at_the_same_line(before: Any, after: Any) -> bool:
+    if before is None or after is None:
+        return before is after
 
     return before[0] == after[0] and _are_alike_by_name(before[1], after[1])
+
+
+def _read_iterator(holder: Any) -> Any:
+    """Where an iterator stands: what pickling would write of it, iterators within it included."""
+    with warnings.catch_warnings():  # Python 3.12 warns that it will forget how to pickle some
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _places_among(holder.__reduce__())
+
+
+def _places_among(part: Any) -> Any:
+    """The numbers that tell a place: of counters, of lists that grow, and of iterators."""
+    if isinstance(part, int | float | str | None):
+        return part
+    if isinstance(part, tuple):
+        return tuple(_places_among(entry) for entry in part)
+    if isinstance(part, list):
+        return len(part)
+
+    return _read_iterator(part) if isinstance(part, _ITERATORS) else None
 
 
 def _refuse_iterator(holder: Any, _: object) -> None:
@@ -288,7 +305,21 @@ def _refuse_iterator(holder: Any, _: object) -> None:
     )
 
 
-_ITERATOR = Kind(_read_iterator, _is_at_the_same_place, _refuse_iterator)
+_GENERATOR_FRAME = Kind(_read_generator, _is_at_the_same_line, _refuse_iterator)
+_ITERATOR = Kind(_read_iterator, operator.eq, _refuse_iterator)
+
+_ITERATORS = (
+    *(type(iter(empty)) for empty in ([], (), "", b"", {}, set(), range(0))),
+    *(type(iter(view)) for view in ({}.values(), {}.items())),
+    *(type(reversed(empty)) for empty in ([], {}, range(0))),
+    *(enumerate, filter, map, reversed, zip),
+    *(
+        kind
+        for kind in vars(itertools).values()
+        if isinstance(kind, type) and "__next__" in vars(kind)
+    ),
+)
+"""Those of Python that are written in C, and show their place to pickling alone."""
 
 # --- numbers of other libraries ---
 
@@ -360,11 +391,8 @@ _KINDS: Iterable[tuple[type, Kind | None]] = (
     (deque, _DEQUE),
     (bytearray, _BYTES),
     (types.CellType, _CELL),
-    (types.GeneratorType, _ITERATOR),
-    (itertools.count, _ITERATOR),
-    (type(iter([])), _ITERATOR),
-    (type(iter(())), _ITERATOR),
-    (type(iter(range(0))), _ITERATOR),
+    (types.GeneratorType, _GENERATOR_FRAME),
+    *((kind, _ITERATOR) for kind in _ITERATORS),
     (np.ndarray, _ARRAY),
     (random.SystemRandom, None),  # numbers of the operating system have no state
     (random.Random, _RANDOM),
