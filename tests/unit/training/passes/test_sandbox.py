@@ -65,7 +65,7 @@ def test_a_pass_gives_no_work_to_a_pool_that_was_there_before() -> None:
     """Wrong: the pool starts no thread, so nobody looks, and what it makes counts as public."""
     with ThreadPoolExecutor(1) as executor, ThreadPool(1) as pool:
         executor.submit(int).result()
-        calls = [
+        calls: list[Callable[[], object]] = [
             lambda: executor.submit(int),
             lambda: list(executor.map(int, "1")),
             lambda: pool.apply(int),
