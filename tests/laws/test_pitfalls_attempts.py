@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,10 @@ def test_t09_an_empty_first_sample_moves_state_as_any_other(
 
 
 @pytest.mark.parametrize("label", [0, 9])
-def test_t14_a_batch_on_which_a_loss_failed_is_not_given_to_another_one(label: int) -> None:
-    """Wrong: a loop that falls back to another loss lets one record decide for all."""
+def test_t14_a_batch_on_which_an_operation_failed_is_used_no_more(label: int) -> None:
+    """Wrong: a loop that falls back to another loss, or tries again with another setting, lets one
+    record decide for all.
+    """
 
     def classified(model: Any, batch: Any) -> Tensor:
         return nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
@@ -101,10 +104,54 @@ def test_t14_a_batch_on_which_a_loss_failed_is_not_given_to_another_one(label: i
 
     with pytest.raises(IndexError):
         run.backward(classified, batch)
-    with pytest.raises(IndexError):  # the same loss may be tried again
-        run.backward(classified, batch)
-    with pytest.raises(SampleMisuse, match="Draw the next batch"):
+    for loss in (classified, squares):
+        with pytest.raises(SampleMisuse, match="perhaps because of a record"):
+            run.backward(loss, batch)
+
+
+def _catching(model: Any, batch: Any) -> Tensor:
+    with suppress(IndexError):
+        nn.functional.one_hot(batch[1], 2)
+    return squares(model, batch)
+
+
+def _dropping(model: Any, batch: Any) -> Tensor:
+    losses = squares(model, batch)
+    return losses[:0] if float(batch[1].max()) > 1 else losses
+
+
+def _refusing(model: Any, batch: Any) -> Tensor:
+    if float(batch[1].max()) > 1:
+        raise ModelError(expected="a rare record", got="one", do="Nothing.")
+    return squares(model, batch)
+
+
+@pytest.mark.parametrize("loss", [_catching, _dropping, _refusing])
+def test_t14_after_a_refusal_that_a_record_may_have_caused_there_is_no_other_loss(
+    loss: Any,
+) -> None:
+    """Wrong: every refusal by name counts as public."""
+    run = begun(nn.Linear(3, 2), dp.Everything())
+    batch = next(run.batches(rows(torch.tensor([0, 1, 0, 9]))))
+    with pytest.raises((ModelError, RuntimeError)):
+        run.backward(loss, batch)
+    with pytest.raises(SampleMisuse, match="perhaps because of a record"):
         run.backward(squares, batch)
+
+
+def test_a_loss_that_looks_at_records_says_nothing_of_later_steps() -> None:
+    """An error of a later step, in which Python saw nothing, may be mended as always."""
+    run = begun(nn.Linear(3, 2), dp.Everything())
+    batches = run.batches(rows())
+    run.backward(_dropping, next(batches))
+    batch = next(batches)
+
+    def averaged(model: Any, batch: Any) -> Tensor:
+        return squares(model, batch).mean()
+
+    with pytest.raises(ModelError, match="one loss for each record"):
+        run.backward(averaged, batch)
+    run.backward(squares, batch)
 
 
 def test_a_loss_that_was_refused_by_name_may_be_mended() -> None:

@@ -59,6 +59,7 @@ HOOKS = (
 UNTOLD = f"{LAWS}::test_t14_whether_a_pass_is_proved_and_why_not_does_not_depend_on_its_records"
 OBJECTS = "laws/test_pitfalls_objects.py"
 ATTEMPTS = "laws/test_pitfalls_attempts.py"
+NO_OTHER = "test_t14_after_a_refusal_that_a_record_may_have_caused_there_is_no_other_loss"
 _EFFECTS_OF = Effects.of
 DATA = "unit/training/data"
 SETTINGS = "unit/training/passes/test_precision_settings.py"
@@ -637,9 +638,9 @@ MUTATIONS = [
         f"{ATTEMPTS}::test_t09_an_empty_first_sample_moves_state_as_any_other",
     ),
     Mutation(
-        "T14 after an error that a record has caused another loss is tried",
-        replaced(Engine, "circumstances", lambda *_: ()),
-        f"{ATTEMPTS}::test_t14_a_batch_on_which_a_loss_failed_is_not_given_to_another_one[9]",
+        "T14 every refusal by name counts as public",
+        replaced(Engine, "error_may_tell", False),
+        f"{ATTEMPTS}::{NO_OTHER}[_catching]",
     ),
     Mutation(
         "T15 modes of functions around the loop are let through",

@@ -129,6 +129,13 @@ class Engine:
         return None if self._understanding is None else self._understanding.one_by_one
 
     @property
+    def error_may_tell(self) -> bool:
+        """Whether the error with which the last step failed may tell of a record; public, as it
+        follows from whether there was one, and from the loss.
+        """
+        return self._passes.traces.may_tell
+
+    @property
     def device(self) -> torch.device:
         """The device on which sums are kept."""
         return self._passes.device
@@ -326,6 +333,7 @@ class Engine:
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         """What records contribute, each by itself."""
         refuse_shared(self.model)
+        self._passes.traces.may_tell = True
 
         # As `one_by_one` asks.
         def compute(

@@ -54,6 +54,8 @@ from discreet.units import Guarantee, Numerics, Parameters
 
 __all__ = ["PrivateRun"]
 
+_BY_A_RECORD = object()  # in the place of the circumstances in which an attempt failed
+
 
 class PrivateRun:
     """Executes a plan on a PyTorch model.
@@ -154,7 +156,8 @@ class PrivateRun:
         self._order = threading.Lock()
         self._waiting: Batch | None = None
         self._attempts = 0  # at the waiting batch
-        self._failed: object = None  # the circumstances in which the last of them did
+        # The circumstances in which the last of them failed, or `_BY_A_RECORD`.
+        self._failed: object = None
         self._loading: Loading | None = None  # until the loss was tried
         self._statistics, self._start, self._lost = shown, 0, ""
         self._first_state: State = bound.bound.initial_state
@@ -303,8 +306,9 @@ class PrivateRun:
         Raises:
             ModelError: the model or the loss cannot be served; nothing was released, the batch can
                 be tried again.
-            SampleMisuse: a batch of another run, or used before; or another loss on a batch on
-                which the first one failed with an error of its own.
+            SampleMisuse: a batch of another run, or used before; one on which a loss failed,
+                perhaps because of a record; or another loss on a batch on which the first one
+                failed with an error of its own.
         """
         function: object = loss
         if not callable(function):
@@ -356,10 +360,17 @@ class PrivateRun:
     def _attempted(self, loss: Loss, batch: Batch) -> Sums:
         """One attempt at the sums of a batch.
 
-        After one that a record may have ended, only the same loss is tried again. Another one,
-        taken because of the error, would tell all records what one of them is (T14).
+        After one that a record may have ended there is no other. Whatever is changed because of the
+        error, the loss, a setting or a parameter, would tell all records what one of them is (T14).
         """
         circumstances = self._engine.circumstances(loss)
+        if self._failed is _BY_A_RECORD:
+            raise SampleMisuse(
+                expected="a batch on which no operation failed",
+                got="one on which the loss failed, perhaps because of a record",
+                do="End the run here: what was charged stays charged, and trying again would let a "
+                "record decide for all others. Mend the loss so that it fails for no record.",
+            )
         if self._failed not in (None, circumstances):
             raise SampleMisuse(
                 expected="the loss with which this batch failed, and the model in the same mode",
@@ -372,10 +383,12 @@ class PrivateRun:
         attempt, self._attempts = self._attempts, self._attempts + 1
         try:
             return self._stepping.sums(loss, batch, attempt=attempt)
-        except (ModelError, CoupledRecords):  # decided by public things: it may be mended
-            raise
-        except BaseException:
-            self._failed = circumstances
+        except BaseException as error:
+            # Else decided by public things; and what the library refuses may be mended.
+            if self._engine.error_may_tell:
+                self._failed = _BY_A_RECORD
+            elif not isinstance(error, ModelError | CoupledRecords):
+                self._failed = circumstances
             raise
 
     def _rehearse(self, loss: Loss, batch: Batch) -> None:

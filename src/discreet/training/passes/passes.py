@@ -224,6 +224,8 @@ class Passes:
             with self._circumstances(proof, function, restore=restore) as (noting, moved):
                 yield noting
         except BaseException:
+            if proof.error:
+                self.traces.may_tell = True
             # Now, not with the sums: processes of records begin with what there is.
             if not restore:
                 self.traces.erase()

@@ -120,6 +120,9 @@ class Traces:
         begin_numbers: is to be called before each pass over several records, for what Python and
             NumPy draw.
         stateful: whether a pass has changed public state. Public.
+        may_tell: whether an error of the present step, or of the one that failed last, may tell of
+            a record: an operation failed on records, or Python saw them, one by one. Otherwise all
+            that Python saw is public, and so are its errors.
         shares_draws: numbers of records in a pass for which all that torch draws for no record in
             particular serves all records alike. Public.
     """
@@ -130,6 +133,7 @@ class Traces:
         "_moved",
         "_seed",
         "begin_numbers",
+        "may_tell",
         "shares_draws",
         "stateful",
         "unerased",
@@ -139,6 +143,7 @@ class Traces:
         self.unerased: list[Proof] = []
         self.begin_numbers: Callable[[], None] = _nothing
         self.stateful = False
+        self.may_tell = False
         self.shares_draws: set[int] = set()
 
         self._seed: int | None = None  # of the step
@@ -166,7 +171,7 @@ class Traces:
 
     @contextmanager
     def _step(self, seed: int | None) -> Iterator[None]:
-        self._in_step, self._seed = True, seed
+        self._in_step, self._seed, self.may_tell = True, seed, False
         self._moved.clear()
         numbers = nullcontext(_nothing) if seed is None else shared_numbers(seed)
 
@@ -176,6 +181,7 @@ class Traces:
             # Only where all passes came to their end: a step that failed moves nothing.
             for moved in self._moved.values():
                 moved.write()
+            self.may_tell = False
         finally:
             self._in_step, self._seed, self.begin_numbers = False, None, _nothing
             self._moved.clear()
