@@ -435,6 +435,23 @@ def _refuse_swap(*_: Any, **__: Any) -> None:
         proof.fail("tensors change places")
 
 
+def _new_storage(kind: Any, *args: Any, **kwargs: Any) -> Any:
+    """Memory that is made by hand holds zeros in a pass: else it could hold what was freed."""
+    storage = _REPLACED.original(_new_storage)(kind, *args, **kwargs)
+    if _REPLACED.here and all(isinstance(size, int) for size in args):  # nothing to begin with
+        storage.fill_(0)
+    return storage
+
+
+def _resize_storage(storage: Any, size: int) -> Any:
+    """As `_new_storage`, of what memory grows by."""
+    size_before = storage.nbytes()
+    resized = _REPLACED.original(_resize_storage)(storage, size)
+    if _REPLACED.here and size > size_before:
+        storage[size_before:] = 0
+    return resized
+
+
 # One function for several names of the same.
 _start_new_thread, _to_dlpack = _checked_by(_refuse_threads), _checked_by(_refuse_export)
 
@@ -457,6 +474,8 @@ _REPLACED = Replaced(
         (saved_tensors_hooks, "__enter__", _checked_by(_refuse_saving)),
         (TorchDispatchMode, "__enter__", _checked_by(_refuse_mode)),
         (torch._C, "_swap_tensor_impl", _checked_by(_refuse_swap)),  # noqa: SLF001
+        (torch.UntypedStorage, "__new__", _new_storage),
+        (torch.UntypedStorage, "resize_", _resize_storage),
         (dlpack, "to_dlpack", _to_dlpack),
         (torch, "to_dlpack", _to_dlpack),
         (torch._C, "_to_dlpack", _to_dlpack),  # noqa: SLF001  (what the others are)

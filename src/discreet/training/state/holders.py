@@ -18,7 +18,7 @@ import random
 import types
 import warnings
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
 from typing import Any, NamedTuple, final
 
@@ -308,10 +308,12 @@ def _refuse_iterator(holder: Any, _: object) -> None:
 _GENERATOR_FRAME = Kind(_read_generator, _is_at_the_same_line, _refuse_iterator)
 _ITERATOR = Kind(_read_iterator, operator.eq, _refuse_iterator)
 
+_PYTHONS: tuple[Iterator[Any], ...] = (
+    *(iter([]), iter(()), iter(""), iter(b""), iter({}), iter(set()), iter(range(0))),
+    *(iter({}.values()), iter({}.items()), reversed([]), reversed({}), reversed(range(0))),
+)
 _ITERATORS = (
-    *(type(iter(empty)) for empty in ([], (), "", b"", {}, set(), range(0))),
-    *(type(iter(view)) for view in ({}.values(), {}.items())),
-    *(type(reversed(empty)) for empty in ([], {}, range(0))),
+    *map(type, _PYTHONS),
     *(enumerate, filter, map, reversed, zip),
     *(
         kind

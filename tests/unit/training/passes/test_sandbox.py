@@ -65,7 +65,7 @@ def test_a_pass_gives_no_work_to_a_pool_that_was_there_before() -> None:
     """Wrong: the pool starts no thread, so nobody looks, and what it makes counts as public."""
     with ThreadPoolExecutor(1) as executor, ThreadPool(1) as pool:
         executor.submit(int).result()
-        calls = [
+        calls: list[Callable[[], object]] = [
             lambda: executor.submit(int),
             lambda: list(executor.map(int, "1")),
             lambda: pool.apply(int),
@@ -367,3 +367,19 @@ def test_a_run_that_is_collected_while_another_begins_does_not_block_it() -> Non
     """
     with sandbox._REPLACED._lock, prepared():
         assert sandbox._REPLACED._users > 0
+
+
+def test_memory_made_by_hand_holds_zeros_in_a_pass() -> None:
+    """Wrong: it holds what was freed, such as numbers of a record of an earlier pass."""
+    storages: Any = torch.UntypedStorage
+    written = [storages(64).fill_(7) for _ in range(50)]
+    grown = storages(2).fill_(7)
+    del written
+    with plain_forward(net()):
+        fresh = [storages(64) for _ in range(50)]
+        given = storages([1, 2])
+        grown.resize_(40)
+    assert all(not any(storage.tolist()) for storage in fresh)
+    assert given.tolist() == [1, 2]
+    assert grown.tolist() == [7, 7, *[0] * 38]
+    assert storages([3]).tolist() == [3]
