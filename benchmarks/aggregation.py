@@ -5,8 +5,7 @@ floating-point noise, no ledger.
 
 CPU time of one core, medians of interleaved rounds. Plain NumPy promises nothing about rounding;
 the engine checks every record in integers, draws exact noise from the cryptographic source and
-charges a ledger. Its norms and sums are measured in NumPy and compiled; a run begins with NumPy and
-compiles once it has worked for about as long as that takes.
+charges a ledger. Its norms and sums are measured in NumPy and compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -45,11 +45,24 @@ def engine(rows: NDArray[np.float32], worth: float) -> Callable[[], object]:
     samples = run.samples()
 
     def step() -> object:
-        _compiled._WORTH = worth  # type: ignore[assignment]  # noqa: SLF001  (either path at will)
-        return run.release(next(samples), {"x": rows})
+        with compiled_from(worth):
+            return run.release(next(samples), {"x": rows})
 
-    step()  # compiles what is compiled
+    step()  # loads what is compiled
     return step
+
+
+@contextmanager
+def compiled_from(worth: float) -> Iterator[None]:
+    """Compiled code from the first number on (-1), or never (infinity)."""
+    before = _compiled._WORTH, _compiled.worth_it  # noqa: SLF001  (either path at will)
+    _compiled._WORTH = worth  # type: ignore[assignment]  # noqa: SLF001
+    if math.isinf(worth):
+        _compiled.worth_it = lambda _: False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        _compiled._WORTH, _compiled.worth_it = before  # noqa: SLF001
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ one and two threads. Its control is hashing without Python's lock: what a second
 this machine at all. Peers that are not installed are named. Between the tables stands each goal,
 and whether this run meets it.
 
-With less than this processor has: NUMBA_CPU_NAME=haswell ATEN_CPU_CAPABILITY=avx2.
+With less than this processor has: DISCREET_INSTRUCTIONS=avx2 ATEN_CPU_CAPABILITY=avx2.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def our_rows(ours: Ours) -> dict[str, tuple[Action, int]]:
     gaussian._asked_for["numbers"] += gaussian._WORTH_COMPILING  # noqa: SLF001
     if gaussian._backend() is not ziggurat.IN_NUMPY:  # noqa: SLF001
         rows |= {
-            "ours numba, in cache": (ours.add(small, compiled=True), SMALL),
-            "ours numba, onto 4M float64": (ours.add(large, compiled=True), LARGE),
+            "ours compiled, in cache": (ours.add(small, compiled=True), SMALL),
+            "ours compiled, onto 4M float64": (ours.add(large, compiled=True), LARGE),
         }
     return rows | {
         "ours release() of float64 sums": (ours.release(sums64), LARGE),

@@ -138,7 +138,7 @@ def freeze(names: Names) -> None:
     os.environ.update(OMP_NUM_THREADS="1", COLUMNS="100", NO_COLOR="1")
     # Packages look at versions and at the date while they are imported: so they are imported first.
     # All of them, because a ledger lists those that are loaded, whatever a tree imports when.
-    for package in ("cryptography", "numba", "scipy.stats", "typer"):
+    for package in ("cryptography", "scipy.stats", "typer"):
         importlib.import_module(package)
 
     class Noon(dt.datetime):

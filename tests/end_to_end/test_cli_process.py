@@ -51,7 +51,7 @@ def without(*refused: str, at: Path) -> dict[str, str]:
 
 
 def test_without_torch_every_command_but_the_demo_works(folder: Path, tmp_path: Path) -> None:
-    environment = without("torch", "sklearn", "matplotlib", "numba", at=tmp_path / "site")
+    environment = without("torch", "sklearn", "matplotlib", at=tmp_path / "site")
     script = (
         "import os, sys, scipy.fft, scipy.optimize, scipy.special, discreet.report\n"
         "from discreet.cli import main\n"
@@ -102,7 +102,6 @@ def test_nothing_heavy_is_imported_before_it_is_needed(folder: Path) -> None:
         "sklearn",
         "matplotlib",
         "jinja2",
-        "numba",
         "scipy.optimize",
         "scipy.special",
         "scipy.fft",

@@ -41,7 +41,8 @@ SUITES = {
     ),
 }
 ASKED = """
-import hashlib, json, math, numba, numpy, torch
+import hashlib, json, math, numpy, torch
+from discreet.native import kernels
 numbers = torch.linspace(-30.0, 30.0, 90_000, dtype=torch.float64)
 square = numbers.view(300, 300)
 computed = {
@@ -53,7 +54,7 @@ computed = {
 print(json.dumps({
     "NumPy": numpy.show_config(mode="dicts")["SIMD Extensions"].get("found", []),
     "torch": torch.backends.cpu.get_cpu_capability(),
-    "numba": numba.config.CPU_NAME,
+    "discreet": kernels(may_compile=True).instructions,
     "threads": torch.get_num_threads(),
     "digits": {
         name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in computed.items()
@@ -97,7 +98,7 @@ def test_the_settings_take_effect() -> None:
         assert found[name]["threads"] == int(asked["OMP_NUM_THREADS"])
         if "ATEN_CPU_CAPABILITY" in asked:
             assert found[name]["torch"] == asked["ATEN_CPU_CAPABILITY"].upper()
-            assert found[name]["numba"] == asked.get("NUMBA_CPU_NAME")
+            assert found[name]["discreet"] == asked.get("DISCREET_INSTRUCTIONS", here["discreet"])
             assert set(found[name]["NumPy"]) == set(here["NumPy"]) - set(
                 asked.get("NPY_DISABLE_CPU_FEATURES", "").split()
             )

@@ -106,7 +106,7 @@ _RULES: dict[np.ufunc, Any] = {
 
 def root_half() -> float:
     """Where mantissas begin."""
-    return float(ziggurat._BITS_OF_ROOT.view(np.float64))
+    return float(ziggurat.BITS_OF_ROOT.view(np.float64))
 
 
 def log_rest() -> float:

@@ -12,13 +12,15 @@ Result = TypeVar("Result")
 
 @contextmanager
 def compiled_from(numbers: float) -> Iterator[None]:
-    """Compiled code once so many numbers were seen: -1 for always, infinity for never."""
-    before = _compiled._WORTH
+    """Compiled code from the first number on (-1), or never (infinity)."""
+    before = _compiled._WORTH, _compiled.worth_it
     _compiled._WORTH = numbers  # type: ignore[assignment]
+    if math.isinf(numbers):
+        _compiled.worth_it = lambda _: False  # type: ignore[assignment]
     try:
         yield
     finally:
-        _compiled._WORTH = before
+        _compiled._WORTH, _compiled.worth_it = before
 
 
 def on_both(compute: Callable[[], Result]) -> tuple[Result, Result]:

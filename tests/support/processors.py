@@ -2,8 +2,9 @@
 in them.
 
 Each library asks the processor by itself which instructions there are: NumPy, ATen, oneDNN, MKL,
-OpenBLAS, numba and the C library. All have to be told the same, or most of the numbers stay what
-they were: ATEN_CPU_CAPABILITY alone changes neither the products of matrices nor exp.
+OpenBLAS, the loops of discreet itself and the C library. All have to be told the same, or most of
+the numbers stay what they were: ATEN_CPU_CAPABILITY alone changes neither the products of matrices
+nor exp.
 """
 
 import os
@@ -51,8 +52,7 @@ def settings() -> dict[str, dict[str, str]]:
         "ONEDNN_MAX_CPU_ISA": "SSE41",
         "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
         "OPENBLAS_CORETYPE": "Nehalem",
-        "NUMBA_CPU_NAME": "nehalem",
-        "NUMBA_CPU_FEATURES": "",
+        "DISCREET_INSTRUCTIONS": "baseline",
         "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4",
     }
     avx2 = {
@@ -60,8 +60,7 @@ def settings() -> dict[str, dict[str, str]]:
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
         "OPENBLAS_CORETYPE": "Haswell",
-        "NUMBA_CPU_NAME": "haswell",
-        "NUMBA_CPU_FEATURES": "",
+        "DISCREET_INSTRUCTIONS": "avx2",
         "OMP_NUM_THREADS": "2",
     }
     later = [name for name in dispatched() if name.startswith(("AVX512", "X86_V4"))]

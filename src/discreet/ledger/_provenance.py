@@ -15,7 +15,7 @@ __all__ = ["now", "script_name", "software"]
 _LONGEST = 100
 
 # The packages that computed something; noted if they were imported.
-_RECORDED = ("numpy", "scipy", "torch", "cryptography", "numba")
+_RECORDED = ("numpy", "scipy", "torch", "cryptography")
 
 
 def software() -> tuple[tuple[str, str], ...]:

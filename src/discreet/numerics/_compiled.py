@@ -1,14 +1,12 @@
-"""Certified norms and exact sums compiled by numba, with fewer passes over memory.
+"""Certified norms and exact sums compiled (native/sums.h), with fewer passes over memory.
 
 The operations are those of `norms` and `exact`. Norms are added in the same order as by NumPy, and
 sums are sums of integers, which have one value in any order (docs/proofs/sums.md, sections 1 and
-2): so both paths give the same bits, and it does not matter which one is taken. Compiled without
-fast-math: nothing is reordered or fused.
+2): so both paths give the same bits, and it does not matter which one is taken. The compiler is
+told to fuse and to reorder nothing.
 
-Compiling takes about a second for each type, once in a process (nothing is cached on disk, for the
-reasons of `randomness._compiled`). So it happens once NumPy has worked for about as long: no run
-takes much more than twice the time of the better choice. The first use is checked against the same
-functions run by the interpreter.
+Where nobody has compiled them so far, it happens once NumPy has worked for about as long. The first
+use is checked against the same functions in Python.
 
 Shapes: B records of D columns.
 """
@@ -24,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import NumericsError
+from discreet.native import kernels
 
 __all__ = ["LANES", "add_units", "sums_of_squares", "worth_it"]
 
@@ -35,29 +34,27 @@ in a tree.
 # Numbers that NumPy takes one or two seconds for.
 _WORTH = 2**29
 
-# Columns that are added at a time: their sums stay in the first cache.
-_PIECE = 2048
-
-# Lanes for squares of integers, which may be added in any order.
-_INTEGER_LANES = 256
+# Columns of the check: more than the compiled code adds at a time.
+_CHECKED = 2048 + 77
 
 _Floats = NDArray[np.float64]
 
-# Numbers of each type that went through either path so far.
-_worked_on: Counter[np.dtype[np.floating]] = Counter()
+# Numbers that went through either path so far.
+_worked_on: Counter[str] = Counter()
 
 
 def worth_it(rows: NDArray[np.floating]) -> bool:
     """Whether these rows go through compiled code.
 
-    They do if it takes their type and layout, numba is there, and the work so far pays for it.
+    They do if it takes their type and layout, and is there, or is worth a compiler by now.
     """
     right_layout = rows.flags.c_contiguous and rows.flags.aligned
     if rows.dtype not in (np.float32, np.float64) or not right_layout:
         return False
 
-    _worked_on[rows.dtype] += rows.size
-    return _worked_on[rows.dtype] > _WORTH and _kernels(rows.dtype) is not None
+    _worked_on["numbers"] += rows.size
+    is_worth_it = _worked_on["numbers"] > _WORTH
+    return kernels(may_compile=is_worth_it) is not None and _kernels(rows.dtype) is not None
 
 
 def sums_of_squares(rows: NDArray[np.floating]) -> _Floats:
@@ -83,103 +80,83 @@ def add_units(
     _compiled(rows)[1](rows, weight, chosen, total, squares)
 
 
-def _sums_of_squares(rows_BD: Any, out_B: Any) -> None:
-    columns = rows_BD.shape[1]
-    lanes = np.empty(min(columns, LANES))
-
-    for i in range(rows_BD.shape[0] if columns else 0):
-        lanes[:] = 0.0
-
-        for start in range(0, columns, LANES):
-            piece = rows_BD[i, start : start + LANES]
-
-            for j in range(piece.size):
-                x = np.float64(piece[j])
-                lanes[j] += x * x
-
-        # The tree of `norms.tree_sums`: the same order, so the same bits.
-        width = lanes.size
-
-        while width > 1:
-            half = width // 2
-            for j in range(half):
-                lanes[j] += lanes[j + width - half]
-
-            width -= half
-
-        out_B[i] = lanes[0]
-
-
-def _add_units(rows_BD: Any, weight_B: Any, chosen: Any, total_D: Any, squares_B: Any) -> None:
-    for begin in range(0, rows_BD.shape[1], _PIECE):
-        end = min(begin + _PIECE, rows_BD.shape[1])
-        lanes = np.empty(min(end - begin, _INTEGER_LANES))
-
-        for i in chosen:
-            w = weight_B[i]
-            lanes[:] = 0.0
-
-            for start in range(begin, end, _INTEGER_LANES):
-                piece = rows_BD[i, start : min(start + _INTEGER_LANES, end)]
-                sums = total_D[start : start + _INTEGER_LANES]
-
-                for j in range(piece.size):
-                    k = np.trunc(np.float64(piece[j]) * w)
-                    sums[j] += k
-                    lanes[j] += k * k
-
-            # Whole numbers: the order of this tree does not matter.
-            width = lanes.size
-
-            while width > 1:
-                half = width // 2
-                for j in range(half):
-                    lanes[j] += lanes[j + width - half]
-
-                width -= half
-
-            squares_B[i] += lanes[0]
-
-
 _Kernels = tuple[Callable[..., None], Callable[..., None]]
 
 
 def _compiled(rows: NDArray[np.floating]) -> _Kernels:
-    kernels = _kernels(rows.dtype)
-    if kernels is None:
+    functions = _kernels(rows.dtype)
+    if functions is None:
         raise NumericsError(
-            expected="numba", got="none", do="Install numba, or use the NumPy path."
+            expected="compiled code", got="none", do="Use the NumPy path, which needs none."
         )
 
-    return kernels
+    return functions
 
 
 @cache
 def _kernels(dtype: np.dtype[np.floating]) -> _Kernels | None:
-    """Compile both kernels for float32 or float64, and check them; None without numba."""
-    # Numba is optional, and slow to import.
-    try:
-        from numba import njit, types  # noqa: PLC0415
-    except ImportError:
+    """Both kernels for float32 or float64, checked; None where nothing can be compiled."""
+    library = kernels(may_compile=True)
+    if library is None:
         return None
 
-    # Read-only in the signature: arrays that may be written to are taken as well.
-    number = types.float32 if dtype == np.float32 else types.float64
-    rows = types.Array(number, 2, "C", readonly=True)
-    floats, indices = types.Array(types.float64, 1, "C"), types.Array(types.intp, 1, "C")
-    norms = njit(types.void(rows, floats), nogil=True, error_model="numpy")(_sums_of_squares)
-    sums = njit(types.void(rows, floats, indices, floats, floats), nogil=True, error_model="numpy")(
-        _add_units
-    )
+    square = library.function(f"squares_{dtype.char}", "pnnp")
+    add = library.function(f"units_{dtype.char}", "pnppnpp")
+
+    def norms(rows_BD: Any, out_B: Any) -> None:
+        _check_memory(dtype, rows_BD, (out_B,))
+        square(rows_BD.ctypes.data, *rows_BD.shape, out_B.ctypes.data)
+
+    def sums(rows_BD: Any, weight_B: Any, chosen: Any, total_D: Any, squares_B: Any) -> None:
+        records, columns = rows_BD.shape
+        _check_memory(dtype, rows_BD, (squares_B,), (total_D,))
+        weight, places = np.ascontiguousarray(weight_B, float), chosen.astype(np.int64)
+        if weight.shape != (records,) or not np.all((places >= 0) & (places < records)):
+            raise _wrong_memory("a weight for each record, and records that there are")
+
+        add(
+            rows_BD.ctypes.data,
+            columns,
+            weight.ctypes.data,
+            places.ctypes.data,
+            places.size,
+            total_D.ctypes.data,
+            squares_B.ctypes.data,
+        )
+
     _check(dtype, norms, sums)
     return norms, sums
+
+
+def _check_memory(
+    dtype: np.dtype[np.floating],
+    rows: NDArray[np.floating],
+    of_records: tuple[_Floats, ...],
+    of_columns: tuple[_Floats, ...] = (),
+) -> None:
+    """Refuse what compiled code would read as something else: it is given an address alone."""
+    is_read = rows.dtype == dtype and rows.flags.c_contiguous and rows.flags.aligned
+    sizes = [(array, rows.shape[0]) for array in of_records]
+    sizes += [(array, rows.shape[1]) for array in of_columns]
+    are_written = all(
+        array.flags.carray and array.dtype == np.float64 and array.shape == (size,)
+        for array, size in sizes
+    )
+    if not (is_read and are_written):
+        raise _wrong_memory("contiguous rows, and float64 numbers for each record and column")
+
+
+def _wrong_memory(expected: str) -> NumericsError:
+    return NumericsError(
+        expected=expected, got="other arrays", do="Use the NumPy path, which takes them."
+    )
 
 
 def _check(
     dtype: np.dtype[np.floating], norms: Callable[..., None], sums: Callable[..., None]
 ) -> None:
-    """Compare both kernels with the interpreter on a few well spread numbers."""
-    count, columns = 8, _PIECE + 77
+    """Compare both kernels with plain Python on a few well spread numbers."""
+    count, columns = 8, _CHECKED
     spread = np.arange(count * columns) * 0.6180339887498949 % 1.0 - 0.5
     rows = spread.astype(dtype).reshape(count, columns)
 
@@ -188,7 +165,7 @@ def _check(
     weight, chosen = np.linspace(2.0**20, 2.0**21, count), np.arange(count)
     results = []
 
-    for square, add in ((norms, sums), (_sums_of_squares, _add_units)):
+    for square, add in ((norms, sums), (_plain_squares, _plain_units)):
         out, total, squares = np.zeros(count), np.zeros(columns), np.zeros(count)
         square(rows, out)
         add(rows, weight, chosen, total, squares)
@@ -196,7 +173,31 @@ def _check(
 
     if not np.array_equal(results[0], results[1]):
         raise NumericsError(
-            expected="compiled code that agrees with the interpreter",
+            expected="compiled code that agrees with plain Python",
             got="other numbers",
-            do="Repair or remove numba: without it the NumPy path is used.",
+            do="Remove the files kernels-*.so of discreet: they are compiled anew.",
         )
+
+
+def _plain_squares(rows_BD: Any, out_B: Any) -> None:
+    """What the check expects of norms: lanes one after the other, then in a tree."""
+    for i, row in enumerate(rows_BD.astype(np.float64)):
+        lanes = np.zeros(min(row.size, LANES))
+        for start in range(0, row.size, LANES):
+            piece = row[start : start + LANES]
+            lanes[: piece.size] += piece * piece
+
+        while lanes.size > 1:
+            half = lanes.size // 2
+            lanes[:half] += lanes[lanes.size - half :]
+            lanes = lanes[: lanes.size - half]
+
+        out_B[i] = lanes[0]
+
+
+def _plain_units(rows_BD: Any, weight_B: Any, chosen: Any, total_D: Any, squares_B: Any) -> None:
+    """What the check expects of sums: whole numbers, in any order."""
+    for i in chosen:
+        units = np.trunc(rows_BD[i].astype(np.float64) * weight_B[i])
+        total_D += units
+        squares_B[i] += units @ units

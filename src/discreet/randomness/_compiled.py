@@ -1,154 +1,155 @@
-"""The fast paths of the Gaussian noise, compiled by numba: the operations of `ziggurat`.
+"""The fast paths of the Gaussian noise, compiled (native/noise.h): the operations of `ziggurat`.
 
-The parts of the map are the functions of `ziggurat` themselves, compiled, so that its error bounds
-(docs/proofs/noise.md, sections 4 and 5) are those of this file too. Where numbers are released
-there is no branch per number, so that the compiler uses the widest vectors there are. Compiled
-without fast-math: nothing is reordered and nothing fused (a test reads the machine code).
-
-Nothing is cached on disk: numba's cache is a pickle, and its age is told from the date of one file,
-so that an old kernel could run with new coefficients. Compiling takes about a second, once in a
-process for each pair of types. The first use is checked against `ziggurat`.
+Each operation is that of `ziggurat`, in the same order, and rounds by itself, so that the error
+bounds of that file (docs/proofs/noise.md, sections 4 and 5) hold here: the compiler is told to fuse
+and to reorder nothing, a test reads the machine code, and the first use is compared with
+`ziggurat`. Constants and tables are handed over from there.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from discreet.errors import NumericsError
+from discreet.native import kernels
 from discreet.randomness import ziggurat
 from discreet.randomness.addresses import FURTHER, PIECE_SIZE
 from discreet.randomness.layers import tables
 
 __all__ = [
     "COMPILED",
-    "compile_noise",
-    "compile_release",
+    "check_noise",
+    "check_release",
     "compiled_decide",
     "compiled_release",
     "is_within",
 ]
 
-# Numbers at a time: their scratch stays in the first cache.
-_BLOCK = 128
-
-_ATTEMPTS = ziggurat.ATTEMPTS
-_DOUBT = ziggurat.DOUBT
-_HEIGHT_UNIT = ziggurat.HEIGHT_UNIT
-_INVERSE_R = ziggurat.INVERSE_R
-_LEAST_HEIGHT = ziggurat.LEAST_HEIGHT
-_LEAST_TAIL = ziggurat.LEAST_TAIL
-_R = ziggurat.R_FLOAT
-_ROUNDER = ziggurat.ROUNDER
-_TAIL_AREA = ziggurat.TAIL_AREA
-
-_layer_of, _position_of, _ordinate, _split, _minus_log, _surplus = (
-    njit(inline="always", error_model="numpy")(part)
-    for part in (
-        ziggurat.layer_index,
-        ziggurat.position_of,
-        ziggurat.ordinate,
-        ziggurat.split,
-        ziggurat.minus_logarithm,
-        ziggurat.surplus,
-    )
-)
-
 _Words = NDArray[np.uint64]
 _Floats = NDArray[np.float64]
 _Numbers = NDArray[np.floating]
 
+_NUMBERS_CHECKED = 1024
+
+
+class _Constants(ctypes.Structure):
+    """The constants of `ziggurat`, as `Constants` of noise.h has them."""
+
+    _fields_ = (
+        ("log", ctypes.c_double * len(ziggurat.LOG)),
+        *(
+            (name, ctypes.c_double)
+            for name in (
+                "minus_ln_2",
+                "bias",
+                "height_unit",
+                "least_height",
+                "tail_area",
+                "least_tail",
+                "inverse_r",
+                "r",
+                "rounder",
+                "doubt",
+            )
+        ),
+        *(
+            (name, ctypes.c_uint64)
+            for name in ("bits_of_1", "bits_of_2_52", "bits_of_root", "root_to_1", "fraction")
+        ),
+    )
+
+
+_CONSTANTS = _Constants(
+    log=ziggurat.LOG,
+    minus_ln_2=ziggurat.MINUS_LN_2,
+    bias=ziggurat.BIAS,
+    height_unit=ziggurat.HEIGHT_UNIT,
+    least_height=ziggurat.LEAST_HEIGHT,
+    tail_area=ziggurat.TAIL_AREA,
+    least_tail=ziggurat.LEAST_TAIL,
+    inverse_r=ziggurat.INVERSE_R,
+    r=ziggurat.R_FLOAT,
+    rounder=ziggurat.ROUNDER,
+    doubt=ziggurat.DOUBT,
+    bits_of_1=int(ziggurat.BITS_OF_1),
+    bits_of_2_52=int(ziggurat.BITS_OF_2_52),
+    bits_of_root=int(ziggurat.BITS_OF_ROOT),
+    root_to_1=int(ziggurat.ROOT_TO_1),
+    fraction=int(ziggurat.FRACTION),
+)
+
+
+class _Law(ctypes.Structure):
+    """The tables, and what follows from the scale, as `Law` of noise.h has them."""
+
+    _fields_ = (
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("limits", "edges", "heights", "twice_widths", "slopes")
+        ),
+        *((name, ctypes.c_double) for name in ("scale", "threshold", "tail_threshold")),
+    )
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """A law for the compiled code, and the arrays that it points to."""
+
+    law: _Law
+    slopes: _Floats
+
+
+@lru_cache(maxsize=16)
+def _scaled(scale: float) -> _Scaled:
+    table, slopes = tables(), ziggurat.slopes(scale)
+    law = _Law(
+        limits=table.limits.ctypes.data,
+        edges=table.edges.ctypes.data,
+        heights=table.heights.ctypes.data,
+        twice_widths=table.twice_widths.ctypes.data,
+        slopes=slopes.ctypes.data,
+        scale=scale,
+        threshold=ziggurat.decision_threshold(scale),
+        tail_threshold=ziggurat.tail_threshold(scale),
+    )
+    return _Scaled(law, slopes)
+
+
+@cache
+def _limits() -> NDArray[np.float32]:
+    """Give the limits in half the memory: they are exact in float32."""
+    return tables().limits.astype(np.float32)
+
+
+@cache
+def _function(name: str, arguments: str) -> Any:
+    library = kernels(may_compile=True)
+    if library is None:
+        raise NumericsError(
+            expected="compiled code", got="none", do="Use the NumPy path, which needs none."
+        )
+
+    return library.function(name, arguments, counts=True)
+
+
+def _fits(words: _Words, sums: _Numbers, out: _Numbers) -> bool:
+    """Whether these can be handed over as addresses: flat, contiguous, aligned, of one size."""
+    return (
+        words.shape == sums.shape == out.shape == (out.size,)
+        and words.dtype == np.uint64
+        and all(array.flags.c_contiguous and array.flags.aligned for array in (words, sums, out))
+        and out.flags.writeable
+    )
+
 
 # --- tier 1 ---
-
-
-def _noise(words: Any, slopes: Any, limits: Any, threshold: float, x: Any, limit: Any) -> int:
-    """Compute the integers of a block, NaN where this tier does not decide; count the NaN.
-
-    Look-ups do not become vector code, so they have a loop of their own.
-    """
-    for j in range(words.size):
-        i = _layer_of(words[j])
-        x[j] = slopes[i]
-        limit[j] = limits[i]
-
-    left = 0
-
-    for j in range(words.size):
-        f = _position_of(words[j])
-        value = f * x[j] if abs(f) <= limit[j] else np.nan
-        nearest = (value + _ROUNDER) - _ROUNDER
-
-        # False for NaN.
-        decided = abs(value - nearest) <= threshold
-        x[j] = nearest if decided else np.nan
-        left += 1 - decided
-
-    return left
-
-
-_compiled_noise = njit(nogil=True, error_model="numpy")(_noise)
-
-
-def _publish(sums: Any, inverse: float, spacing: float, noise: Any, out: Any) -> None:
-    """Write spacing * (integers of the sums + noise)."""
-    for j in range(out.size):
-        out[j] = (np.rint(np.float64(sums[j]) * inverse) + noise[j]) * spacing
-
-
-def _publish_over(sums: Any, inverse: float, spacing: float, noise: Any) -> None:
-    """Do the same in the place of the sums: as two arrays, this would not become vector code."""
-    for j in range(sums.size):
-        sums[j] = (np.rint(np.float64(sums[j]) * inverse) + noise[j]) * spacing
-
-
-_compiled_publish = njit(nogil=True, error_model="numpy")(_publish)
-_compiled_publish_over = njit(nogil=True, error_model="numpy")(_publish_over)
-
-
-def _walk(words: Any, law: Any, sums: Any, spacing: float, out: Any, doubts: Any) -> int:
-    """Release all numbers, block by block; list those that become NaN, and their integers.
-
-    Without sums, those in `out` are released.
-    """
-    slopes, limits, threshold = law
-    places, units = doubts
-
-    # Of a power of two: the product is the quotient, to the last bit.
-    inverse = 1.0 / spacing
-    noise, limit = np.empty(_BLOCK), np.empty(_BLOCK, limits.dtype)
-    count = 0
-
-    for start in range(0, out.size, _BLOCK):
-        stop = min(start + _BLOCK, out.size)
-        left = _compiled_noise(words[start:stop], slopes, limits, threshold, noise, limit)
-
-        if left > 0:
-            for j in range(stop - start):
-                if np.isnan(noise[j]):
-                    if sums is None:
-                        value = np.float64(out[start + j])
-                    else:
-                        value = np.float64(sums[start + j])
-
-                    places[count] = start + j
-                    units[count] = np.rint(value * inverse)
-                    count += 1
-
-        if sums is None:
-            _compiled_publish_over(out[start:stop], inverse, spacing, noise)
-        else:
-            _compiled_publish(sums[start:stop], inverse, spacing, noise, out[start:stop])
-
-    return count
-
-
-_compiled_walk = njit(nogil=True, error_model="numpy")(_walk)
 
 
 def compiled_release(
@@ -164,7 +165,7 @@ def compiled_release(
         NumericsError: this thread does not round to nearest, or the compiled code does not agree
             with `ziggurat`.
     """
-    compile_release(sums.dtype, out.dtype)
+    check_release(sums.dtype, out.dtype)
     ziggurat.check_rounding()
     return _release(words, scale, sums, spacing, out)
 
@@ -176,28 +177,37 @@ def _release(
     spacing: float,
     out: _Numbers,
 ) -> tuple[NDArray[np.intp], _Floats]:
+    if not _fits(words, sums, out):
+        return ziggurat.release_inside(words, scale, sums, spacing, out)
+
+    release = _function(f"release_{sums.dtype.char}{out.dtype.char}", "pnppdppdppp")
     places, units = _scratch(out.size)
-    law = ziggurat.slopes(scale), _limits(), ziggurat.decision_threshold(scale)
-    values = None if sums is out else sums
-    count = _compiled_walk(words, law, values, spacing, out, (places, units))
-    return places[:count].copy(), units[:count].copy()
-
-
-@cache
-def _limits() -> NDArray[np.float32]:
-    """Give the limits in half the memory: they are exact in float32."""
-    return tables().limits.astype(np.float32)
+    scaled, limits = _scaled(scale), _limits()
+    count = release(
+        words.ctypes.data,
+        out.size,
+        scaled.slopes.ctypes.data,
+        limits.ctypes.data,
+        scaled.law.threshold,
+        ctypes.addressof(_CONSTANTS),
+        sums.ctypes.data,
+        spacing,
+        out.ctypes.data,
+        places.ctypes.data,
+        units.ctypes.data,
+    )
+    return places[:count].astype(np.intp), units[:count].copy()
 
 
 _per_thread = threading.local()
 
 
-def _scratch(size: int) -> tuple[NDArray[np.intp], _Floats]:
+def _scratch(size: int) -> tuple[NDArray[np.int64], _Floats]:
     """Give memory that stays with the thread: fresh memory costs as much as the noise."""
-    scratch: tuple[NDArray[np.intp], _Floats] | None = getattr(_per_thread, "scratch", None)
+    scratch: tuple[NDArray[np.int64], _Floats] | None = getattr(_per_thread, "scratch", None)
     if scratch is None or scratch[0].size < size:
         scratch = _per_thread.scratch = (
-            np.empty(max(size, PIECE_SIZE), np.intp),
+            np.empty(max(size, PIECE_SIZE), np.int64),
             np.empty(max(size, PIECE_SIZE)),
         )
 
@@ -207,201 +217,62 @@ def _scratch(size: int) -> tuple[NDArray[np.intp], _Floats]:
 # --- tier 2 ---
 
 
-def _wedges(f: Any, edge: Any, height: Any, width: Any, v: Any) -> None:
-    """Compute how far below the bell points of layers are, in the place of their `edge`."""
-    for j in range(f.size):
-        mantissa, exponent = _split(_ordinate(edge[j], height[j], v[j]))
-        edge[j] = _surplus(_minus_log(mantissa, exponent), abs(f[j]) * width[j])
-
-
-_compiled_wedges = njit(nogil=True, error_model="numpy")(_wedges)
-
-
-def _uniform(height: Any) -> float:
-    """Give V, and NaN below the window."""
-    h = np.float64(height)
-    return h * _HEIGHT_UNIT if h >= _LEAST_HEIGHT else np.nan
-
-
-_compiled_uniform = njit(nogil=True, error_model="numpy")(_uniform)
-
-
-def _first_surpluses(first: Any, further: Any, table: Any, columns: Any) -> int:
-    """Compute the surplus of every first attempt, as if none were in the tail, in columns[1]; and
-    count those that are outside.
-
-    Look-ups come first: what follows them becomes vector code.
-    """
-    limits, edges, heights, widths = table
-    positions, edge, height, width, v = columns
-    rank = 0
-
-    for j in range(first.size):
-        i = _layer_of(first[j])
-        positions[j] = _position_of(first[j])
-        edge[j], height[j], width[j] = edges[i], heights[i], widths[i]
-        outside = abs(positions[j]) > limits[i]
-        v[j] = _compiled_uniform(further[rank, 0]) if outside else np.nan
-        rank += outside
-
-    _compiled_wedges(positions, edge, height, width, v)
-    return rank
-
-
-_compiled_first_surpluses = njit(nogil=True, error_model="numpy")(_first_surpluses)
-
-
-def _wedge(position: Any, height: Any, table: Any) -> Any:
-    """Compute the surplus of a later attempt, which few numbers come to."""
-    _, edges, heights, widths = table
-    i = _layer_of(position)
-    mantissa, exponent = _split(_ordinate(edges[i], heights[i], _compiled_uniform(height)))
-    return _surplus(_minus_log(mantissa, exponent), abs(_position_of(position)) * widths[i])
-
-
-_compiled_wedge = njit(nogil=True, error_model="numpy")(_wedge)
-
-
-def _tail(position: Any, height: Any) -> Any:
-    """Compute d, and the surplus of a point of the tail; NaN where U is close to 0 or to 1."""
-    u = _TAIL_AREA * (1.0 - 2.0 * abs(_position_of(position)))
-    if not ((u >= _LEAST_TAIL) & (u <= 1.0 - _DOUBT)):
-        return 0.0, np.nan
-
-    mantissa, exponent = _split(u)
-    distance = _minus_log(mantissa, exponent) * _INVERSE_R
-    mantissa, exponent = _split(_compiled_uniform(height))
-    return distance, _surplus(_minus_log(mantissa, exponent), distance)
-
-
-_compiled_tail = njit(nogil=True, error_model="numpy")(_tail)
-
-
-def _attempts(position: Any, over: float, further: Any, rank: int, law: Any, table: Any) -> float:
-    """Make the attempts of a number that is outside: its integer, or NaN."""
-    scale, slopes, thresholds = law
-
-    for attempt in range(_ATTEMPTS):
-        height = further[rank, 2 * attempt]
-        if attempt > 0:
-            position = further[rank, 2 * attempt - 1]
-
-        i = _layer_of(position)
-        f = _position_of(position)
-        x = f * slopes[i]
-        threshold = thresholds[0]
-
-        if abs(f) <= table[0][i]:
-            over = np.inf
-        elif np.isnan(_compiled_uniform(height)):
-            return np.nan
-        elif i == 0:
-            distance, over = _compiled_tail(position, height)
-            x = np.copysign((_R + distance) * scale, f)
-            threshold = thresholds[1]
-        elif attempt > 0:
-            over = _compiled_wedge(position, height, table)
-
-        if over > _DOUBT:
-            nearest = (x + _ROUNDER) - _ROUNDER
-            return nearest if abs(x - nearest) <= threshold else np.nan
-
-        # Also where it is NaN.
-        if not over < -_DOUBT:
-            return np.nan
-
-    return np.nan
-
-
-_compiled_attempts = njit(nogil=True, error_model="numpy")(_attempts)
-
-
-def _each(first: Any, further: Any, law: Any, table: Any, columns: Any, integers: Any) -> Any:
-    """Make the attempts of all numbers; those that are inside have no further words."""
-    outside = _compiled_first_surpluses(first, further, table, columns)
-    over = columns[1]
-    rank = 0
-
-    for j in range(first.size):
-        if abs(_position_of(first[j])) > table[0][_layer_of(first[j])]:
-            integers[j] = _compiled_attempts(first[j], over[j], further, rank, law, table)
-            rank += 1
-        else:
-            integers[j] = np.nan
-
-    return outside
-
-
-_compiled_each = njit(nogil=True, error_model="numpy")(_each)
-
-
 def compiled_decide(first: _Words, further: _Words, scale: float) -> tuple[_Floats, int]:
     """Decide numbers that a release left as `ziggurat.decide_outside` does, and return the same."""
-    compile_noise()
+    check_noise()
     ziggurat.check_rounding()
     return _decide(first, further, scale)
 
 
 def _decide(first: _Words, further: _Words, scale: float) -> tuple[_Floats, int]:
-    table = tables()
-    integers = np.empty(first.size)
-    thresholds = ziggurat.decision_threshold(scale), ziggurat.tail_threshold(scale)
-    outside = _compiled_each(
-        first,
-        further,
-        (scale, ziggurat.slopes(scale), thresholds),
-        (table.limits, table.edges, table.heights, table.twice_widths),
-        _columns(first.size),
-        integers,
+    words, rows = np.ascontiguousarray(first), np.ascontiguousarray(further)
+    if words.dtype != np.uint64 or rows.dtype != np.uint64 or rows.shape[1:] != (FURTHER,):
+        return ziggurat.decide_outside(first, further, scale)
+
+    integers = np.empty(words.size)
+    outside = _function("decide", "pnpnppp")(
+        words.ctypes.data,
+        words.size,
+        rows.ctypes.data,
+        len(rows),
+        ctypes.addressof(_scaled(scale).law),
+        ctypes.addressof(_CONSTANTS),
+        integers.ctypes.data,
     )
+    if outside < 0:
+        raise NumericsError(
+            expected="further words for each number that is outside",
+            got=f"{len(rows)} rows of them",
+            do="Read a row for each.",
+        )
     return integers, int(outside)
-
-
-def _columns(size: int) -> tuple[_Floats, ...]:
-    """Give five arrays that stay with the thread."""
-    columns: tuple[_Floats, ...] | None = getattr(_per_thread, "columns", None)
-    if columns is None or columns[0].size < size:
-        columns = _per_thread.columns = tuple(np.empty(2 * size) for _ in range(5))
-
-    return tuple(column[:size] for column in columns)
 
 
 # --- sums that fit ---
 
 
-def _count_beyond(values: Any, bound: float) -> int:
-    """Count numbers that are larger than the bound, or NaN."""
-    count = 0
-    for j in range(values.size):
-        count += 0 if abs(np.float64(values[j])) <= bound else 1
-
-    return count
-
-
-_compiled_count_beyond = njit(nogil=True, error_model="numpy")(_count_beyond)
-
-
 def is_within(values: _Numbers, bound: float) -> bool:
     """Tell the same as `ziggurat.is_within_bound`, in one pass over the memory."""
-    return bool(_compiled_count_beyond(values, bound) == 0)
+    if not (values.flags.c_contiguous and values.flags.aligned):
+        return ziggurat.is_within_bound(values, bound)
+
+    count_beyond = _function(f"beyond_{values.dtype.char}", "pnd")
+    return bool(count_beyond(values.ctypes.data, values.size, bound) == 0)
 
 
-# --- compiling ---
+# --- the first use ---
 
 
-def compile_noise() -> None:
-    """Compile what every noise needs, and compare it with `ziggurat`.
-
-    Not left to a background thread: a fork in the middle could never compile.
-    """
-    compile_release(np.dtype(np.float64), np.dtype(np.float64))
+def check_noise() -> None:
+    """Compare what every noise needs with `ziggurat`."""
+    check_release(np.dtype(np.float64), np.dtype(np.float64))
     _check_decisions()
 
 
 @cache
-def compile_release(sums: np.dtype[Any], out: np.dtype[Any]) -> None:
-    """Compile the release from one type into another, and compare it with `ziggurat`."""
-    words = _spread_words(8 * _BLOCK)
+def check_release(sums: np.dtype[Any], out: np.dtype[Any]) -> None:
+    """Compare the release from one type into another with `ziggurat`."""
+    words = _spread_words(_NUMBERS_CHECKED)
     values = (np.arange(words.size) / 8).astype(sums)
     ours, theirs = np.empty(words.size, out), np.empty(words.size, out)
     arguments = words, 1.1 * 2.0**23, values, 2.0**-23
@@ -436,8 +307,8 @@ def _require(agreement: bool) -> None:  # noqa: FBT001  (the only argument)
         raise NumericsError(
             expected="a compiled kernel that agrees with the NumPy path",
             got="other numbers for the same words",
-            do="Repair or remove numba: without it the NumPy path is used.",
+            do="Remove the files kernels-*.so of discreet: they are compiled anew.",
         )
 
 
-COMPILED = ziggurat.Backend(is_within, compile_release, compiled_release, compiled_decide)
+COMPILED = ziggurat.Backend(is_within, check_release, compiled_release, compiled_decide)

@@ -27,7 +27,9 @@ from numpy.typing import NDArray
 from discreet import _validate as check
 from discreet._process import Misuse, SingleUse
 from discreet.errors import NumericsError, ParameterError, RandomnessMisuse
+from discreet.native import kernels
 from discreet.numerics.grid import Grid
+from discreet.randomness import _compiled as _kernel
 from discreet.randomness import ziggurat
 from discreet.randomness.addresses import BLOCK_SIZE, MOST_NUMBERS, PIECE_SIZE, Reader
 from discreet.randomness.refine import LARGEST, refine
@@ -49,8 +51,8 @@ _LARGEST_SCALE = 2.0**32
 # Positions for which one more thread pays.
 _WORTH = 2**19
 
-# Numbers that NumPy takes about as long for as compiling takes.
-_WORTH_COMPILING = 2**27
+# Numbers that NumPy takes about as long for as compiling takes, where nobody has compiled so far.
+_WORTH_COMPILING = 2**26
 
 _Words = NDArray[np.uint64]
 _Floats = NDArray[np.float64]
@@ -191,7 +193,7 @@ class GaussianNoise(SingleUse, copied=_COPIED):
 
     def _release(self, sums: _Numbers, out: _Numbers, spacing: float) -> None:
         """Release flat arrays with the next positions, by as many threads as pay."""
-        # Compiled here: on a thread of a pool, a fork in the middle could never compile.
+        # Here, and not on each thread of a pool.
         self._backend.prepare(sums.dtype, out.dtype)
         start = self._advance(out.size)
         with nan_on_failure(out):
@@ -447,14 +449,9 @@ def _views(
 
 
 @cache
-def _compiled() -> ziggurat.Backend | None:
-    # Numba is optional, and slow to import. It may be missing, or its libraries may not load.
-    try:
-        from discreet.randomness import _compiled as kernel  # noqa: PLC0415
-    except (ImportError, OSError):
-        return None
-    kernel.compile_noise()
-    return kernel.COMPILED
+def _compiled() -> ziggurat.Backend:
+    _kernel.check_noise()
+    return _kernel.COMPILED
 
 
 # Numbers that were announced or drawn in this process.
@@ -462,7 +459,7 @@ _asked_for: Counter[str] = Counter()
 
 
 def announce_noise(numbers: int) -> None:
-    """Say how many numbers are going to be drawn, so that many are compiled for from the start.
+    """Say how many numbers are going to be drawn, so that a compiler is asked where it pays.
 
     Args:
         numbers: of a whole run; the noise is the same whatever is said here [public].
@@ -471,9 +468,9 @@ def announce_noise(numbers: int) -> None:
 
 
 def _backend() -> ziggurat.Backend:
-    """Choose what computes the noise fastest; few numbers do not wait for numba to compile."""
-    kernel = _compiled() if _asked_for["numbers"] >= _WORTH_COMPILING else None
-    return ziggurat.IN_NUMPY if kernel is None else kernel
+    """Choose what computes the noise fastest; few numbers do not wait for a compiler."""
+    is_worth_it = _asked_for["numbers"] >= _WORTH_COMPILING
+    return ziggurat.IN_NUMPY if kernels(may_compile=is_worth_it) is None else _compiled()
 
 
 def _flat(

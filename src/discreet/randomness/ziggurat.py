@@ -43,8 +43,13 @@ from discreet.randomness.layers import COUNT, R_BITS, R, tables
 
 __all__ = [
     "ATTEMPTS",
+    "BIAS",
+    "BITS_OF_1",
+    "BITS_OF_2_52",
+    "BITS_OF_ROOT",
     "DOUBT",
     "ERROR",
+    "FRACTION",
     "HEIGHT_UNIT",
     "INVERSE_R",
     "IN_NUMPY",
@@ -52,6 +57,7 @@ __all__ = [
     "LEAST_TAIL",
     "LOG",
     "MINUS_LN_2",
+    "ROOT_TO_1",
     "ROUNDER",
     "R_FLOAT",
     "TAIL_AREA",
@@ -117,14 +123,14 @@ _LAYER_BITS = np.uint64(12)
 
 # Parts of a float64. A fraction below the exponent of 2^52 counts ones.
 _EXPONENT = np.uint64(52)
-_FRACTION = np.uint64(2**52 - 1)
-_BITS_OF_1 = np.uint64(0x3FF << 52)
-_BITS_OF_2_52 = np.uint64(0x433 << 52)
-_BIAS = 2.0**52 + 1023.0
+FRACTION = np.uint64(2**52 - 1)
+BITS_OF_1 = np.uint64(0x3FF << 52)
+BITS_OF_2_52 = np.uint64(0x433 << 52)
+BIAS = 2.0**52 + 1023.0
 
 # The bits of sqrt(1/2): a mantissa is in sqrt(1/2) * [1, 2), where |z| <= 3 - sqrt(8).
-_BITS_OF_ROOT = np.uint64(0x3FE6A09E667F3BCD)
-_ROOT_TO_1 = np.uint64((0x3FF << 52) - 0x3FE6A09E667F3BCD)
+BITS_OF_ROOT = np.uint64(0x3FE6A09E667F3BCD)
+ROOT_TO_1 = np.uint64((0x3FF << 52) - 0x3FE6A09E667F3BCD)
 
 _Words = NDArray[np.uint64]
 _Floats = NDArray[np.float64]
@@ -156,7 +162,7 @@ def layer_index(position: Any) -> Any:
 
 def position_of(position: Any) -> Any:
     """Find f = t * 2^-52 - 1/2, exactly: t under the exponent of 1 is 1 + t * 2^-52."""
-    return np.uint64(position >> _LAYER_BITS | _BITS_OF_1).view(np.float64) - 1.5
+    return np.uint64(position >> _LAYER_BITS | BITS_OF_1).view(np.float64) - 1.5
 
 
 def ordinate(edge: Any, height: Any, v: Any) -> Any:
@@ -166,9 +172,9 @@ def ordinate(edge: Any, height: Any, v: Any) -> Any:
 
 def split(number: Any) -> tuple[Any, Any]:
     """Split a number above 0 into mantissa * 2^exponent, exactly; both come as float64."""
-    bits = np.float64(number).view(np.uint64) + _ROOT_TO_1
-    mantissa = np.uint64((bits & _FRACTION) + _BITS_OF_ROOT).view(np.float64)
-    exponent = np.uint64(bits >> _EXPONENT | _BITS_OF_2_52).view(np.float64) - _BIAS
+    bits = np.float64(number).view(np.uint64) + ROOT_TO_1
+    mantissa = np.uint64((bits & FRACTION) + BITS_OF_ROOT).view(np.float64)
+    exponent = np.uint64(bits >> _EXPONENT | BITS_OF_2_52).view(np.float64) - BIAS
     return mantissa, exponent
 
 
@@ -258,7 +264,7 @@ def release_inside(
     bits = f.view(np.uint64)
     layer = (words & _LAYER).view(np.int64)
     np.right_shift(words, _LAYER_BITS, bits)
-    np.bitwise_or(bits, _BITS_OF_1, bits)
+    np.bitwise_or(bits, BITS_OF_1, bits)
     np.subtract(f, 1.5, f)
 
     # x, in x; then whether it is outside.

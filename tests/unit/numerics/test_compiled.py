@@ -2,8 +2,6 @@
 and layouts.
 """
 
-import re
-import sys
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -12,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from discreet.errors import NumericsError
+from discreet.native import kernels
 from discreet.numerics import ExactSum, Grid, _compiled, norms, quantise, squared_norms
 from discreet.numerics.norms import Records
 from support.paths import compiled_from, on_both
@@ -138,50 +137,64 @@ def test_the_largest_radius_is_decided_exactly() -> None:
     assert Fraction(float(sums[0])) == 2**26
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-def test_the_machine_code_is_vectorised_and_fuses_nothing(dtype: type[np.floating]) -> None:
-    for kernel, packed in zip(
-        _compiled._kernels(np.dtype(dtype)) or (), ("mulpd", "roundpd"), strict=True
-    ):
-        (code,) = kernel.inspect_asm().values()  # type: ignore[attr-defined]
-        assert not re.search(r"\bv?fn?m(add|sub|la|ls)", code)
-        if "xmm" in code:
-            assert packed in code, "the loop was not vectorised"
-
-
 def test_small_work_is_not_compiled_and_large_work_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled: list[object] = []
+    asked: list[bool] = []
+    rows = np.zeros((6, 10), np.float32)
 
-    def kernels(dtype: np.dtype[np.floating]) -> tuple[()]:
-        compiled.append(dtype)
-        return ()
+    def none_yet(*, may_compile: bool) -> None:
+        asked.append(may_compile)
 
-    monkeypatch.setattr(_compiled, "_kernels", kernels)
+    monkeypatch.setattr(_compiled, "kernels", none_yet)
     monkeypatch.setattr(_compiled, "_worked_on", type(_compiled._worked_on)())
     monkeypatch.setattr(_compiled, "_WORTH", 100)
-    rows = np.zeros((6, 10), np.float32)
-    assert not _compiled.worth_it(rows)
-    assert not _compiled.worth_it(rows.astype(np.float64))  # each type is compiled for itself
+    for _ in range(2):
+        assert not _compiled.worth_it(rows)
+    assert asked == [False, True]
     assert not _compiled.worth_it(rows.astype(np.float16))
     assert not _compiled.worth_it(rows[:, ::2])
-    assert compiled == []
-    assert _compiled.worth_it(rows)
-    assert compiled == [np.dtype(np.float32)]
+    assert len(asked) == 2
 
 
-def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "numba", None)  # a module that is None cannot be imported
+def test_what_is_compiled_already_is_used_for_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_compiled, "kernels", lambda **_: kernels(may_compile=True))
+    monkeypatch.setattr(_compiled, "_worked_on", type(_compiled._worked_on)())
+    assert _compiled.worth_it(np.zeros((2, 3), np.float32))
+
+
+def test_without_compiled_code_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_compiled, "kernels", lambda **_: None)
     monkeypatch.setattr(
         _compiled, "_kernels", _compiled._kernels.__wrapped__
-    )  # what was compiled before is kept
+    )  # what was loaded before is kept
     with compiled_from(-1):
         assert squared_norms(np.ones((2, 4)))[0] >= 4.0
-        with pytest.raises(NumericsError, match="Install numba"):
+        with pytest.raises(NumericsError, match="Use the NumPy path"):
             _compiled.sums_of_squares(np.ones((2, 4)))
 
 
+def test_arrays_of_other_sizes_are_refused() -> None:
+    """Wrong: compiled code writes behind the end of an array."""
+    pair = _compiled._kernels(np.dtype(np.float64))
+    assert pair is not None
+    norm, add = pair
+    rows, two, three = np.ones((2, 3)), np.ones(2), np.ones(3)
+    for wrong in (three, two[::-1], two.astype(np.float32)):
+        with pytest.raises(NumericsError, match="contiguous rows"):
+            norm(rows, wrong)
+    with pytest.raises(NumericsError, match="contiguous rows"):
+        norm(rows.astype(np.float32), two)
+    for total, squares in ((two, two), (three, three)):
+        with pytest.raises(NumericsError, match="contiguous rows"):
+            add(rows, two, np.arange(2), total, squares)
+    for places in (np.array([2]), np.array([-1])):
+        with pytest.raises(NumericsError, match="records that there are"):
+            add(rows, two, places, three, two)
+    with pytest.raises(NumericsError, match="a weight for each record"):
+        add(rows, three, np.arange(2), three, two)
+
+
 def fused(rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """As `_sums_of_squares`, but without rounding the squares:
+    """As `_plain_squares`, but without rounding the squares:
     what a fused multiply-add computes.
     """
     for i, row in enumerate(rows):
@@ -195,9 +208,9 @@ def fused(rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
 
 
 def test_p18_compiled_code_that_does_not_agree_is_refused() -> None:
-    norm, add = _compiled._sums_of_squares, _compiled._add_units
+    norm, add = _compiled._plain_squares, _compiled._plain_units
     wide = np.dtype(np.float64)
-    for kernels in ((fused, add), (norm, lambda rows, weight, chosen, total, squares: None)):
-        with pytest.raises(NumericsError, match="agrees with the interpreter"):
-            _compiled._check(wide, *kernels)
+    for pair in ((fused, add), (norm, lambda rows, weight, chosen, total, squares: None)):
+        with pytest.raises(NumericsError, match="agrees with plain Python"):
+            _compiled._check(wide, *pair)
     _compiled._check(wide, norm, add)

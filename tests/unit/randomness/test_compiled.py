@@ -1,20 +1,17 @@
 """The compiled kernels against the NumPy path: the same bits, released and left."""
 
-import re
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from numba import config
 
 from discreet.errors import NumericsError
+from discreet.native import kernels
 from discreet.randomness import _compiled, gaussian, ziggurat
-from support.processors import has_avx2
 from support.words import Case, adversarial, random_case
 
 SCALES = [2.0**-32, 0.3, 1.0, 1.1 * 2**23, 2.0**32]
-FUSED = r"\bv?fn?m(add|sub|la|ls)"
+SCALE = 1.1 * 2**23
 
 
 def cases(scale: float) -> list[Case]:
@@ -78,43 +75,30 @@ def test_the_same_numbers_fit(kind: type[np.floating]) -> None:
             assert not is_within(other, 4.0)
 
 
-def test_the_compiled_code_rounds_after_every_operation_as_numpy_does() -> None:
-    """The parts of the map give the bits of NumPy when they are compiled, so nothing was fused or
-    reordered.
-    """
-    rng = np.random.default_rng(1)
-    numbers = rng.random(500) + 2.0**-12
-    mantissas, exponents = ziggurat.split(numbers)
-    logs = ziggurat.minus_logarithm(mantissas, exponents)
-    for j in range(500):
-        assert _compiled._split(numbers[j]) == (mantissas[j], exponents[j])
-        assert _compiled._minus_log(mantissas[j], exponents[j]) == logs[j]
-        assert _compiled._surplus(logs[j], numbers[j]) == ziggurat.surplus(logs, numbers)[j]
+@pytest.mark.parametrize("change", ["unaligned", "spread", "reversed"])
+def test_arrays_that_compiled_code_cannot_take_go_through_numpy(change: str) -> None:
+    """Wrong: an address alone is handed over, and the numbers beside it are released."""
+    first = random_case(1_000, seed=1).first
+    expected, raw = np.zeros(1_000), np.zeros(8 * 3_001, np.uint8)
+    _compiled.compiled_release(first, SCALE, np.ones(1_000), 1.0, expected)
+    out = {
+        "unaligned": raw[1:8_001].view(np.float64),
+        "spread": raw[: 8 * 3_000].view(np.float64)[::3],
+        "reversed": raw[: 8 * 1_000].view(np.float64)[::-1],
+    }[change]
+    before = raw.copy()
+    _compiled.compiled_release(first, SCALE, np.ones(1_000), 1.0, out)
+    assert np.array_equal(out, expected, equal_nan=True)
+    out[:] = 0.0
+    assert np.array_equal(raw, before)
 
 
-def code_of(kernel: Any) -> str:
-    return "".join(kernel.inspect_asm().values())
-
-
-def test_the_machine_code_is_vectorised_and_fuses_nothing() -> None:
-    _compiled.compile_noise()
-    _compiled.compile_release(np.dtype(np.float32), np.dtype(np.float32))
-    first = np.zeros(8, np.float32)
-    _compiled.compiled_release(random_case(8, seed=1).first, 1.0, first, 1.0, first)
-    kernels = [_compiled._compiled_noise, _compiled._compiled_wedges, _compiled._compiled_walk]
-    kernels += [_compiled._compiled_publish_over, _compiled._compiled_each]
-    for kernel in kernels:
-        assert not re.search(FUSED, code_of(kernel))
-    # With less, the compiler leaves a loop as it is: slower, and the same numbers.
-    if has_avx2() and config.CPU_NAME in {None, "host", "haswell"}:
-        assert re.search(r"vmulpd", code_of(_compiled._compiled_noise))
-        assert re.search(r"vmulpd", code_of(_compiled._compiled_publish_over))
-        assert re.search(r"vdivpd", code_of(_compiled._compiled_wedges))
-
-
-def test_the_search_for_fused_instructions_finds_one() -> None:
-    assert re.search(FUSED, "\tvfmadd213pd\t%ymm1, %ymm2, %ymm3")
-    assert re.search(FUSED, "\tfmla\tv0.2d, v1.2d, v2.2d")
+def test_words_that_are_missing_are_noticed() -> None:
+    """Wrong: what lies in memory behind the last row is taken for words."""
+    case = adversarial(6_000, SCALE, seed=2)
+    outside = ziggurat.is_outside(case.first)
+    with pytest.raises(NumericsError, match="a row for each"):
+        _compiled.compiled_decide(case.first, case.further[outside][:-1], SCALE)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 127, 128, 129, 4095])
@@ -127,39 +111,62 @@ def test_any_size(size: int) -> None:
     assert np.array_equal(found, places[places < size])
 
 
-@pytest.mark.parametrize("wrong", ["_compiled_walk", "_compiled_each"])
+@pytest.mark.parametrize("wrong", ["release_dd", "decide"])
 def test_p18_a_kernel_that_does_not_agree_is_refused(
     wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_compiled, wrong, lambda *_: 0)
-    caches = (_compiled.compile_release, _compiled._check_decisions)
+    right = _compiled._function
+
+    def function(name: str, arguments: str) -> Any:
+        return (lambda *_: 0) if name == wrong else right(name, arguments)
+
+    monkeypatch.setattr(_compiled, "_function", function)
+    caches = (_compiled.check_release, _compiled._check_decisions)
     for cached in caches:
         cached.cache_clear()
     try:
         with pytest.raises(NumericsError, match="agrees with the NumPy path"):
-            _compiled.compile_noise()
+            _compiled.check_noise()
     finally:
         for cached in caches:
             cached.cache_clear()
 
 
-def test_without_numba_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        sys.modules, "discreet.randomness._compiled", None
-    )  # a module that is None cannot be imported
-    monkeypatch.delattr("discreet.randomness._compiled")
-    monkeypatch.setitem(gaussian._asked_for, "numbers", 2**40)
-    gaussian._compiled.cache_clear()
-    try:
-        assert gaussian._backend() is ziggurat.IN_NUMPY
-    finally:
-        gaussian._compiled.cache_clear()
-
-
-def test_with_numba_the_compiled_path_is_used_where_it_pays(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("constant", "value"),
+    [
+        ("doubt", -1.0),
+        ("least_height", 0.0),
+        ("tail_area", 20.0),
+        ("minus_ln_2", -0.7),
+        ("bits_of_root", 0x3FE0000000000000),
+    ],
+)
+def test_p18_a_kernel_with_another_constant_is_noticed(
+    constant: str, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Wrong: sources in C that fell behind `ziggurat`."""
+    monkeypatch.setattr(_compiled._CONSTANTS, constant, value)
+    with pytest.raises((AssertionError, NumericsError)):
+        test_the_same_decisions_as_the_numpy_path(SCALE)
+
+
+def test_without_compiled_code_the_numpy_path_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def none(*, may_compile: bool) -> None:
+        asked.append(may_compile)
+
+    monkeypatch.setattr(gaussian, "kernels", none)
     monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING - 1)
     assert gaussian._backend() is ziggurat.IN_NUMPY
     monkeypatch.setitem(gaussian._asked_for, "numbers", gaussian._WORTH_COMPILING)
+    assert gaussian._backend() is ziggurat.IN_NUMPY
+    assert asked == [False, True]
+
+
+def test_what_is_compiled_already_is_used_for_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels(may_compile=True) is not None
+    monkeypatch.setattr(gaussian, "kernels", lambda **_: kernels(may_compile=True))
+    monkeypatch.setitem(gaussian._asked_for, "numbers", 0)
     assert gaussian._backend() is _compiled.COMPILED

@@ -206,30 +206,3 @@ def test_arrays_that_are_not_aligned_get_the_same_noise() -> None:
     assert not odd.flags.aligned
     noise(1001).add_to(odd)
     assert np.array_equal(odd, noise(1001).take(1001))
-
-
-# --- numba that does not load ---
-
-
-def test_numba_whose_libraries_do_not_load_is_as_good_as_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Broken:
-        def find_spec(self, name: str, *_: object) -> None:
-            if name == "numba":
-                raise OSError("a shared object that cannot be opened")
-
-    expected = noise(9).take(9)
-    for module in [name for name in sys.modules if name.split(".")[0] == "numba"] + [
-        "discreet.randomness._compiled"
-    ]:
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.delattr("discreet.randomness._compiled", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
-    monkeypatch.setitem(gaussian._asked_for, "numbers", 2**40)
-    gaussian._compiled.cache_clear()
-    try:
-        assert gaussian._backend() is ziggurat.IN_NUMPY
-        assert np.array_equal(noise(9).take(9), expected)
-    finally:
-        gaussian._compiled.cache_clear()

@@ -1,5 +1,5 @@
-"""What happens between the products of an LSTM's steps, compiled by numba: few passes, over rows
-that stay in the first cache.
+"""What happens between the products of an LSTM's steps, compiled (native/lstm.h): few passes, over
+rows that stay in the first cache.
 
     e^x = 2^k (1 + q),  k = round(x / ln 2),  q = e^r - 1 for r = x - k ln 2 in [-0.35, 0.35],
     by its series up to r^7 / 7!
@@ -8,156 +8,140 @@ that stay in the first cache.
 
 The first term that the series leaves out is below 0.35^7 / 8! < 2^-25 of q; together with a handful
 of roundings, both functions are within 4 units of 2^-24 of the truth, relative to it, for |x| <= 87
-(test_compiled_functions_are_accurate_and_keep_nan measures it), and NaN stays NaN. Compiled without
-fast-math. Each loop writes to one array, and reads it nowhere but where it writes: so the compiler
-uses vectors.
+(test_compiled_functions_are_accurate_and_keep_nan measures it), and NaN stays NaN.
 
-float32 only. Compiling takes a few seconds, once in a process; nothing is cached on disk (see
-`randomness._compiled`). The first use is checked against torch. Importing this file imports numba.
+float32 only. The first use is checked against torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import torch
-from numba import njit, types
+from numpy.typing import NDArray
 
 from discreet.errors import NumericsError
+from discreet.native import kernels
 
-__all__ = ["backward", "compile_kernels", "forward"]
+__all__ = ["Backward", "Forward", "backward", "check_kernels", "forward"]
 
 _F: Final = np.float32
-_PER_LN_2 = _F(1.4426950408889634)
-_LN_2_HIGH = _F(0.693145751953125)  # few enough bits that k times it is exact
-_LN_2_LOW = _F(0.6931471805599453 - 0.693145751953125)
-# Added and subtracted, it rounds to an integer, which the last bits of the sum hold.
-_ROUNDER = _F(1.5 * 2.0**23)
-_BITS_OF_1 = np.int32(127 << 23)
-_FRACTION = np.int32(23)
-_R2, _R3, _R4, _R5, _R6, _R7 = (_F(1.0 / factorial) for factorial in (2, 6, 24, 120, 720, 5040))
-_ONE, _TWO = _F(1.0), _F(2.0)
-_FARTHEST = _F(87.0)  # e^87 and e^-87 are normal numbers
-_FLAT = _F(18.1)  # tanh of half of it is 1 in float32
+_BYTES: Final = 4
+
+_Singles = NDArray[np.float32]
+
+Forward = Callable[[int, int, int], None]
+"""Of (t, old, new): fills one step."""
+
+Backward = Callable[[int, int], None]
+"""Of (t, old): gates become their gradients, and dc that of the cells before."""
 
 
-def _exponential(x: Any) -> tuple[Any, Any]:
-    # (2^k, q): k goes into the exponent of a float32, 23 bits up, and q follows by Horner's scheme.
-    rounded = x * _PER_LN_2 + _ROUNDER
-    k = rounded - _ROUNDER
-    r = (x - k * _LN_2_HIGH) - k * _LN_2_LOW
-    q = ((((((r * _R7 + _R6) * r + _R5) * r + _R4) * r + _R3) * r + _R2) * r) * r + r
-    bits = (np.int32(_F(rounded).view(np.int32)) << _FRACTION) + _BITS_OF_1
+def forward(gates: _Singles, ys: _Singles, cells: _Singles, tanhs: _Singles) -> Forward:
+    """Prepare the steps of an LSTM forward.
 
-    return np.int32(bits).view(np.float32), q
+    Args:
+        gates: (T, m, 4H), before their functions, which take their place.
+        ys: (S, m, H), the outputs; gets that of the state `new`.
+        cells: (S, m, H); of state `old` are read, of `new` are written.
+        tanhs: (T, m, H) of the new cells.
+    """
+    positions, records, width = tanhs.shape
+    states = len(cells)
+    _check_shapes(gates, (positions, records, 4 * width))
+    for array, length in ((ys, states), (cells, states), (tanhs, positions)):
+        _check_shapes(array, (length, records, width))
 
+    step = _function("lstm_forward", "nnppppp")
+    size = records * width * _BYTES
+    buffers = (gates, ys, cells, tanhs)
+    gate, y, cell, tanh = (array.ctypes.data for array in buffers)
 
-def _within(x: Any, limit: Any) -> Any:
-    # The nearest number in [-limit, limit], or NaN, which min and max may lose.
-    x = limit if x > limit else x  # noqa: FURB136
-    return -limit if x < -limit else x  # noqa: FURB136
+    # The buffers stay as long as their addresses.
+    def run(t: int, old: int, new: int, *, _: object = buffers) -> None:
+        _check_places(t, positions, (old, new), states)
+        step(
+            records,
+            width,
+            gate + 4 * size * t,
+            cell + size * old,
+            cell + size * new,
+            tanh + size * t,
+            y + size * new,
+        )
 
-
-def _sigmoid(row: Any) -> None:
-    # e^-x = scale (1 + q), and s(x) = 1 / (1 + e^-x).
-    for j in range(row.size):
-        scale, q = _compiled_exponential(_compiled_within(-row[j], _FARTHEST))
-        row[j] = _ONE / ((scale * q + scale) + _ONE)
-
-
-def _tanh(row: Any) -> None:
-    # d = e^(2x) - 1 without cancellation: scale is a power of two, and scale - 1 is exact near 0.
-    for j in range(row.size):
-        scale, q = _compiled_exponential(_compiled_within(row[j] + row[j], _FLAT))
-        d = scale * q + (scale - _ONE)
-        row[j] = d / (d + _TWO)
-
-
-def _forward(t: int, old: int, new: int, gates: Any, ys: Any, cells: Any, tanhs: Any) -> None:
-    width = cells.shape[2]
-    for record in range(gates.shape[1]):
-        row, y, u = gates[t, record], ys[new, record], tanhs[t, record]
-        c, later = cells[old, record], cells[new, record]
-        i, f = row[:width], row[width : 2 * width]
-        g, o = row[2 * width : 3 * width], row[3 * width :]
-        # i and f lie beside each other: one pass for both.
-        _compiled_sigmoid(row[: 2 * width])
-        _compiled_tanh(g)
-        _compiled_sigmoid(o)
-        # c' = f c + i g.
-        for j in range(width):
-            later[j] = f[j] * c[j] + i[j] * g[j]
-        for j in range(width):
-            u[j] = later[j]
-        _compiled_tanh(u)
-        # y = o tanh(c').
-        for j in range(width):
-            y[j] = o[j] * u[j]
+    return run
 
 
-def _backward(t: int, old: int, gates: Any, cells: Any, tanhs: Any, dys: Any, dcs: Any) -> None:
-    width = cells.shape[2]
-    scratch = np.empty(width, np.float32)
-    for record in range(gates.shape[1]):
-        row, c, u = gates[t, record], cells[old, record], tanhs[t, record]
-        dy, dc = dys[record], dcs[record]
-        i, f = row[:width], row[width : 2 * width]
-        g, o = row[2 * width : 3 * width], row[3 * width :]
-        # The gradients of `lstm._differentiate`, in an order in which nothing is overwritten that
-        # is still needed.
+def backward(
+    gates: _Singles, cells: _Singles, tanhs: _Singles, dys: _Singles, dcs: _Singles
+) -> Backward:
+    """Prepare the steps of an LSTM backward.
 
-        # dc, through y = o tanh(c').
-        for j in range(width):
-            dc[j] += dy[j] * o[j] * (_ONE - u[j] * u[j])
-        # The gradient of o, in its place.
-        for j in range(width):
-            o[j] = dy[j] * u[j] * (o[j] * (_ONE - o[j]))
-        # Those of i and g need each other: i waits in the scratch.
-        for j in range(width):
-            scratch[j] = dc[j] * g[j] * (i[j] * (_ONE - i[j]))
-        for j in range(width):
-            g[j] = dc[j] * i[j] * (_ONE - g[j] * g[j])
-        for j in range(width):
-            i[j] = scratch[j]
-        # The gradient of the state before, and that of f, in the same way.
-        for j in range(width):
-            scratch[j] = dc[j] * f[j]
-        for j in range(width):
-            f[j] = dc[j] * c[j] * (f[j] * (_ONE - f[j]))
-        for j in range(width):
-            dc[j] = scratch[j]
+    Args:
+        gates: (T, m, 4H), of the forward pass; become their gradients.
+        cells: (S, m, H).
+        tanhs: (T, m, H) of the new cells.
+        dys: (m, H), the gradients of the outputs.
+        dcs: (m, H), those of the new cells; become those of the cells before.
+    """
+    positions, records, width = tanhs.shape
+    states = len(cells)
+    _check_shapes(gates, (positions, records, 4 * width))
+    _check_shapes(cells, (states, records, width))
+    _check_shapes(tanhs, (positions, records, width))
+    _check_shapes(dys, (records, width))
+    _check_shapes(dcs, (records, width))
+
+    step = _function("lstm_backward", "nnppppp")
+    size = records * width * _BYTES
+    buffers = (gates, cells, tanhs, dys, dcs)
+    gate, cell, tanh, dy, dc = (array.ctypes.data for array in buffers)
+
+    def run(t: int, old: int, *, _: object = buffers) -> None:
+        _check_places(t, positions, (old,), states)
+        step(records, width, gate + 4 * size * t, cell + size * old, tanh + size * t, dy, dc)
+
+    return run
 
 
-_make = cast("Any", njit(nogil=True, error_model="numpy"))
-_compiled_exponential, _compiled_within = _make(_exponential), _make(_within)
-_compiled_sigmoid, _compiled_tanh = _make(_sigmoid), _make(_tanh)
+def _check_shapes(array: _Singles, shape: tuple[int, ...]) -> None:
+    """Refuse what compiled code would read as something else: it is given an address alone."""
+    fits = array.flags.carray and array.dtype == _F and array.shape == shape
+    if not fits:
+        raise NumericsError(
+            expected=f"a contiguous array of float32 of shape {shape}",
+            got=f"{array.dtype} of shape {array.shape}",
+            do="Use torch for these.",
+        )
 
-forward: Any = _make(_forward)
-"""(t, old, new, gates (T, m, 4H), y (S, m, H), cells (S, m, H), tanh of cells (T, m, H)): fills one
-step of them.
-"""
 
-backward: Any = _make(_backward)
-"""(t, old, gates, cells, tanh of cells, dy (m, H), dc (m, H)): gates become their gradients, dc
-that of the cells before.
-"""
+def _check_places(t: int, positions: int, states: tuple[int, ...], count: int) -> None:
+    if not (0 <= t < positions and all(0 <= state < count for state in states)):
+        raise NumericsError(
+            expected=f"a step below {positions} and states below {count}",
+            got=f"{t} and {states}",
+            do="Take steps of the buffers that were prepared.",
+        )
 
 
 @cache
-def compile_kernels() -> None:
-    """Compile both kernels, and compare them with torch."""
-    table, rows = types.Array(types.float32, 3, "C"), types.Array(types.float32, 2, "C")
-    at = types.intp
-    forward.compile((at, at, at, table, table, table, table))
-    backward.compile((at, at, table, table, table, rows, rows))
-    _check()
+def _function(name: str, arguments: str) -> Any:
+    library = kernels(may_compile=True)
+    if library is None:
+        raise NumericsError(expected="compiled code", got="none", do="Use torch, which needs none.")
+
+    return library.function(name, arguments)
 
 
-def _check() -> None:
+@cache
+def check_kernels() -> None:
     """Compare one step of two records, on well spread numbers, with autograd in float64."""
     width = 37
+
     # Multiples of the golden ratio, modulo 1, fill [-6, 6) evenly.
     golden = torch.arange(2 * 7 * width, dtype=torch.float64) * 0.6180339887498949 % 1.0
     numbers = (golden * 12.0 - 6.0).float().double().view(7, 2, width)
@@ -174,8 +158,8 @@ def _check() -> None:
 
     ys, tanhs = np.zeros((2, 2, width), _F), np.zeros((1, 2, width), _F)
     dc_single = dc.float().numpy()
-    forward(0, 0, 1, gates, ys, cells, tanhs)
-    backward(0, 0, gates, cells, tanhs, dy.float().numpy(), dc_single)
+    forward(gates, ys, cells, tanhs)(0, 0, 1)
+    backward(gates, cells, tanhs, dy.float().numpy(), dc_single)(0, 0)
     expected = (y.detach(), later.detach(), torch.cat(d_gates, 1), d_c)
 
     for computed, truth in zip((ys[1], cells[1], gates[0], dc_single), expected, strict=True):
@@ -183,5 +167,5 @@ def _check() -> None:
             raise NumericsError(
                 expected="compiled code that agrees with torch",
                 got="other numbers",
-                do="Repair or remove numba: without it torch is used.",
+                do="Remove the files kernels-*.so of discreet: they are compiled anew.",
             )

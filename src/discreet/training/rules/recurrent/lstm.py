@@ -3,8 +3,9 @@
     i, f, o = s(.),  g = tanh(.),  c' = f c + i g,  y = o tanh(c'),  h' = y, or W_hr y
 
 with (.) = W_ih x + b_ih + W_hh h + b_hh, as torch defines it. What happens between the products is
-done by torch or, for float32 on a CPU with numba, by compiled kernels. They take a few seconds to
-compile, so they are used where torch works, or is going to work, for about as long in this process.
+done by torch or, for float32 on a CPU, by compiled kernels. Where nobody has compiled them so far,
+they are used where torch works, or is going to work, for about as long in this process as compiling
+takes.
 
 Legend as in `cells.py`: T positions, m records, H cells, P outputs of a step, G = 4H gates,
 S = T + 1 states.
@@ -18,6 +19,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from discreet import native
 from discreet.training.rules.recurrent.cells import (
     CellSteps,
     Gradients,
@@ -27,10 +29,17 @@ from discreet.training.rules.recurrent.cells import (
     states_from,
     tanh_backward,
 )
+from discreet.training.rules.recurrent.kernels import (
+    Backward,
+    Forward,
+    backward,
+    check_kernels,
+    forward,
+)
 
 __all__ = ["expect_passes", "lstm", "lstm_backward"]
 
-_WORTH = 2**27  # cells that torch takes some seconds for, forward and backward
+_WORTH = 2**26  # cells that torch takes some seconds for, forward and backward
 _MANY = 2**15  # cells of one step from which torch uses all its threads
 _THREADS = 3  # from which those are faster than compiled code in one
 
@@ -41,7 +50,7 @@ _expected_passes = [1]
 def expect_passes(passes: int) -> None:
     """Count every cell from now on as if it were computed so often.
 
-    A long run then need not compute for seconds before the kernels are compiled.
+    A long run then need not compute for seconds before the kernels are compiled for it.
     """
     _expected_passes[0] = max(1, passes)
 
@@ -77,8 +86,7 @@ def _activate(
     """What happens between the products of a step (t, old, new): gates, c', tanh(c') and y."""
     kernels = _kernels() if _compiled_is_faster(cells) else None
     if kernels is not None:
-        forward, arrays = kernels[0], [buffer.numpy() for buffer in (gates, y, cells, tanh)]
-        return lambda t, old, new: forward(t, old, new, *arrays)
+        return kernels[0](*(buffer.numpy() for buffer in (gates, y, cells, tanh)))
 
     i, f, g, o = (gate.unbind() for gate in gates.chunk(4, 2))
     i_and_f = gates.chunk(2, 2)[0].unbind()
@@ -133,8 +141,7 @@ def _differentiate(
     """
     kernels = _kernels() if _compiled_is_faster(cells) else None
     if kernels is not None:
-        backward, arrays = kernels[1], [buffer.numpy() for buffer in (gates, cells, tanh, dy, dc)]
-        return lambda t, old: backward(t, old, *arrays)
+        return kernels[1](*(buffer.numpy() for buffer in (gates, cells, tanh, dy, dc)))
 
     i, f, g, o = (gate.unbind() for gate in gates.chunk(4, 2))
     i_and_f, c, u = gates.chunk(2, 2)[0].unbind(), cells.unbind(), tanh.unbind()
@@ -166,20 +173,18 @@ def _compiled_is_faster(cells: Tensor) -> bool:
     # This is asked once forward and once backward: each counts for half.
     _cells_so_far[0] += cells.numel() // 2 * _expected_passes[0]
 
-    return _cells_so_far[0] > _WORTH
+    return _is_compiled() or _cells_so_far[0] > _WORTH
+
+
+def _is_compiled() -> bool:
+    return native.kernels(may_compile=False) is not None
 
 
 @cache
-def _kernels() -> tuple[Callable[..., None], Callable[..., None]] | None:
-    # Forward and backward, compiled; None without numba, which is optional.
-    try:
-        from discreet.training.rules.recurrent.kernels import (  # noqa: PLC0415
-            backward,
-            compile_kernels,
-            forward,
-        )
-    except ImportError:
+def _kernels() -> tuple[Callable[..., Forward], Callable[..., Backward]] | None:
+    # None where nothing can be compiled.
+    if native.kernels(may_compile=True) is None:
         return None
 
-    compile_kernels()
+    check_kernels()
     return forward, backward

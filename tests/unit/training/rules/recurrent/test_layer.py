@@ -2,7 +2,6 @@
 gradients of the weights.
 """
 
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
@@ -393,6 +392,7 @@ def test_p13_a_record_that_is_not_finite_changes_no_other(
     kind: Kind, worth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_lstm, "_WORTH", worth)
+    monkeypatch.setattr(_lstm, "_is_compiled", lambda: False)
     case = Case(kind, dtype=torch.float32, records=5, layers=2, both_ways=True)
     layer, (x, start) = case.layer(), case.tensors()
     others = torch.tensor([0, 1, 3, 4])
@@ -495,6 +495,7 @@ def test_compiled_steps_without_records_and_on_strided_gradients(compiled: None)
 def test_compiled_code_waits_until_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(_lstm, "_kernels", lambda: asked.append(1))
+    monkeypatch.setattr(_lstm, "_is_compiled", lambda: False)
     monkeypatch.setattr(_lstm, "_cells_so_far", [0])
     case = Case(dtype=torch.float32)
     for worth, times in ((10**9, 0), (10, 1)):
@@ -509,8 +510,8 @@ def test_compiled_code_waits_until_it_is_worth_it(monkeypatch: pytest.MonkeyPatc
     assert len(asked) == 1
 
 
-def test_without_numba_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "discreet.training.rules.recurrent.kernels", None)
+def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("discreet.native.kernels", lambda **_: None)
     monkeypatch.setattr(_lstm, "_WORTH", -1)
     _lstm._kernels.cache_clear()
     assert _lstm._kernels() is None

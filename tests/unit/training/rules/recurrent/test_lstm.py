@@ -44,6 +44,7 @@ def test_expected_passes_count_as_if_they_were_computed(monkeypatch: pytest.Monk
     """Wrong: a long run computes for seconds before its kernels are compiled."""
     cells = torch.zeros(5, 2, 10)
     monkeypatch.setattr(module, "_WORTH", 60)
+    monkeypatch.setattr(module, "_is_compiled", lambda: False)
     assert not module._compiled_is_faster(cells)
     module._cells_so_far[0] = 0
     module.expect_passes(2)
@@ -53,4 +54,13 @@ def test_expected_passes_count_as_if_they_were_computed(monkeypatch: pytest.Monk
 def test_only_float32_is_compiled() -> None:
     module.expect_passes(10**12)
     assert not module._compiled_is_faster(torch.zeros(2, 2, 2, dtype=torch.float64))
+    assert module._compiled_is_faster(torch.zeros(2, 2, 2))
+
+
+def test_what_is_compiled_already_is_used_from_the_first_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_cells_so_far", [0])
+    monkeypatch.setattr(module, "_WORTH", 10**12)
+    monkeypatch.setattr(module, "_is_compiled", lambda: True)
     assert module._compiled_is_faster(torch.zeros(2, 2, 2))
