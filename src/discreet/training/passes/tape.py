@@ -20,7 +20,7 @@ from discreet.training.passes.batch_norm import Noting
 from discreet.training.passes.trials import without_dropout
 from discreet.training.rules.call import Call, Rule, Uses, own_rule
 from discreet.training.rules.copies import changes_in_place
-from discreet.training.rules.guess import repeated_axes
+from discreet.training.rules.guess import passed_on, repeated_axes
 from discreet.training.rules.weights import (
     Derived,
     TableRows,
@@ -206,6 +206,7 @@ class Tape(Doors):
     def _meeting(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._call(number, func, args, kwargs)
         if any(rows is not None for rows in call.axes.values()):
+            call.guess = None if number in self._no_guess else passed_on(call)
             return self._taped(call)
 
         # A class token that is expanded to one row for each record meets none of them yet (P12).

@@ -15,10 +15,10 @@ from typing import TypeAlias
 from torch import Tensor
 
 from discreet.training.rules.call import Call
-from discreet.training.separation.states import Rows
+from discreet.training.separation.states import Rows, is_public
 from discreet.training.separation.table.operands import uniform
 
-__all__ = ["repeated_axes"]
+__all__ = ["passed_on", "repeated_axes"]
 
 _Guess: TypeAlias = tuple[Rows, dict[int, Rows | None]]
 """The record axis of the result, and of each argument."""
@@ -26,6 +26,7 @@ _Guess: TypeAlias = tuple[Rows, dict[int, Rows | None]]
 _EXPANDING = frozenset({"broadcast_to", "expand", "expand_as", "repeat", "tile"})
 _MAPS = {"addmm": "mat1", "linear": "input", "matmul": "input", "mm": "input"}
 """Linear maps, and what they call the rows that a weight meets."""
+_NORMS = frozenset({"layer_norm", "rms_norm"})
 _CELLS = frozenset({"gru_cell", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"})
 _ENTRY_BY_ENTRY = frozenset(
     {"add", "addcmul", "div", "mul", "multiply", "sub", "subtract", "true_divide", "where"}
@@ -53,6 +54,26 @@ def repeated_axes(call: Call) -> _Guess | None:
         return _mapped(call)
 
     return None
+
+
+def passed_on(call: Call) -> Rows | None:
+    """Guess where records are in what a layer makes of a weight that was repeated for each of them.
+
+    Returns:
+        None for other calls.
+    """
+    if call.name not in _MAPS and call.name not in _NORMS:
+        return None
+
+    position = 1 if call.name == "addmm" else 0
+    rows = call.get(position, _MAPS.get(call.name, "input"))
+    met = [tensor for tensor, _ in call.rows_in()]
+    if len(met) != 1 or met[0] is not rows or not is_public(call.uses.proof.state(rows)):
+        return None
+
+    # A rule keeps what the weight met: it must be the same for all records.
+    place = call.axes[id(rows)]
+    return place if place is not None and uniform(rows, place, call.m) else None
 
 
 def _mapped(call: Call) -> _Guess | None:

@@ -118,6 +118,33 @@ def test_p12_a_weight_repeated_for_each_record_is_taped(name: str) -> None:
     compare(Written(forward, draw(*shape)), cubes, (draw(B, T, E),))
 
 
+class Latents(nn.Module):
+    """Learnt positions that go through layers before they meet a record."""
+
+    def __init__(self, *, moved: bool = False) -> None:
+        super().__init__()
+        self.latents = nn.Parameter(draw(1, 3, E))
+        self.norm = nn.LayerNorm(E).double()
+        self.map = nn.Linear(E, E).double()
+        self.moved = moved
+
+    def forward(self, x: Tensor) -> Tensor:
+        latents = self.latents.expand(len(x), -1, -1)
+        if self.moved:
+            latents = latents + torch.linspace(0.0, 1.0, len(x), dtype=x.dtype)[:, None, None]
+        return joined(self.map(self.norm(latents)), x)
+
+
+def test_p12_a_weight_that_was_repeated_goes_on_through_layers() -> None:
+    compare(Latents(), cubes, (draw(B, T, E),))
+
+
+def test_p12_t06_one_that_was_made_another_for_each_place_does_not() -> None:
+    engine = Engine(Latents(moved=True))
+    list(engine.passes(cubes, (draw(B, T, E),), B, B))
+    assert "clear record axis" in str(engine.one_by_one)
+
+
 def positions(w: Tensor, x: Tensor) -> Tensor:
     """Repeated along positions, not along records."""
     return torch.tanh(x * 0.5 + w.expand(x.shape[1], -1))
@@ -166,15 +193,17 @@ def test_p12_a_map_of_constants_for_positions_is_not_taken_for_one_of_records(
 def test_p12_t06_a_map_of_other_constants_for_other_places_is_not_computed_together(
     inner: int,
 ) -> None:
-    """Wrong: what a record contributes depends on its place in the batch."""
+    """Wrong: what a record contributes depends on its place in the batch. The results are zeros,
+    whatever the rows are: only these tell the places apart.
+    """
 
     def forward(w: Tensor, x: Tensor) -> Tensor:
         rows = torch.linspace(0.0, 1.0, inner * len(x) * E, dtype=x.dtype).reshape(-1, 1, E)
         return x[:, :inner].reshape(-1, 1, E) * F.linear(rows, w)
 
-    engine = Engine(Written(forward, draw(E, E)))
+    engine = Engine(Written(forward, torch.zeros(E, E, dtype=torch.float64)))
     list(engine.passes(cubes, (draw(B, T, E),), B, B))
-    assert engine.one_by_one is not None
+    assert "own axis" in str(engine.one_by_one)  # and not because the numbers were compared
 
 
 def test_p12_a_wrong_guess_is_not_made_again() -> None:
