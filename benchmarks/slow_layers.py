@@ -191,7 +191,7 @@ def prompted() -> nn.Module:
 
     model = of_transformers("Bert", **_TEXT)
     config = peft.PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=8)
-    return Logits(peft.get_peft_model(model.model, config).eval())  # type: ignore[operator,arg-type]
+    return Logits(peft.get_peft_model(model.model, config).eval())
 
 
 def _task(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from discreet.training import checkpoint, engine, gradients, run
@@ -203,7 +204,7 @@ def called_as_it_is(self: Any, name: str, func: Any, args: Any, kwargs: Any) -> 
 
 def in_a_row(self: Call, tensor: Tensor, place: Rows) -> Tensor:
     """The rows of each record are taken to follow each other."""
-    return tensor.movedim(place.dim, 0).unflatten(0, (self.m, place.fold))
+    return torch.unflatten(tensor.movedim(place.dim, 0), 0, (self.m, place.fold))
 
 
 def forgiving(self: Uses, *_: object) -> None:

@@ -38,7 +38,7 @@ def draw(*shape: int) -> Tensor:
 def cubes(model: Any, batch: Any) -> Tensor:
     out: Tensor = model(batch[0])
     if len(out) == T * len(batch[0]):  # all records in turn
-        out = out.unflatten(0, (T, -1)).movedim(1, 0)
+        out = torch.unflatten(out, 0, (T, -1)).movedim(1, 0)
     out = out.reshape(len(batch[0]), -1)
     return (out * (0.3 + out + 0.1 * out.square())).sum(1)
 

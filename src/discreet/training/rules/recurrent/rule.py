@@ -21,12 +21,12 @@ from discreet.training.factors.factors import Factor, Outer, wide
 from discreet.training.rules.call import Call, Make, Rule
 from discreet.training.rules.linear import bias_factor, by_position
 from discreet.training.rules.nodes import Receiver
+from discreet.training.rules.recurrent.cells import Weights
 from discreet.training.rules.recurrent.layer import (
     Kind,
     LinearMap,
     Recurrence,
     Taps,
-    Weights,
     recurrent_layer,
 )
 from discreet.training.rules.weights import Value

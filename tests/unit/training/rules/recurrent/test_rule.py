@@ -59,7 +59,7 @@ class Steps(nn.Module):
         blind: bool = False,
     ) -> None:
         super().__init__()
-        self.cell: nn.Module = kind(3, 2, bias=bias).double()  # type: ignore[call-arg,arg-type]
+        self.cell: nn.Module = kind(3, 2, bias=bias).double()  # type: ignore[call-arg]
         self.start = nn.Parameter(draw(1, 2)) if learned_start else None
         self.blind = blind  # the first input says nothing
 
