@@ -53,10 +53,10 @@ def twice_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "drawn_positions", wrong)
 
 
-def wrong_norm(kind: type, name: str, value: Any) -> Patch:
+def wrong_norm(owner: object, name: str, value: Any) -> Patch:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(SelfTest, "passes", lambda self, loss, rows, trial: True)
-        monkeypatch.setattr(kind, name, value)
+        monkeypatch.setattr(owner, name, value)
 
     return patch
 
@@ -69,8 +69,11 @@ def half_as_long(self: factors.Outer) -> Any:
     return squares / 4.0, spreads / 4.0
 
 
-def no_products_of_different_positions(self: factors.Outer) -> Any:
-    return (self.a.double().square().sum(-1) * self.b.double().square().sum(-1)).sum(-1)
+def no_products_of_different_positions(outers: Any) -> Any:
+    squares = [
+        (side.a.double().square().sum(-1), side.b.double().square().sum(-1)) for side in outers
+    ]
+    return [(of_a * of_b).sum(-1) for of_a, of_b in squares]
 
 
 def rows_that_are_not_merged(self: factors.Lookups, rows: Any) -> Any:
@@ -107,7 +110,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P14 norm without cross terms, seen by an audit",
-        wrong_norm(factors.Outer, "_ghost", no_products_of_different_positions),
+        wrong_norm(factors, "_ghosts", no_products_of_different_positions),
         f"{AUDITS}::test_paths[positions, ghost]",
     ),
     Mutation(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from discreet.training import checkpoint, engine, gradients, run
@@ -23,8 +24,8 @@ from discreet.training.passes import apart, hooks, passes, precision_settings, s
 from discreet.training.passes.passes import Passes
 from discreet.training.passes.sandbox import Traces
 from discreet.training.passes.tape import Tape
-from discreet.training.rules import call
-from discreet.training.rules.call import Uses
+from discreet.training.rules import call, guess
+from discreet.training.rules.call import Call, Uses
 from discreet.training.separation import books, doors, draws, exits, marks, operation, proof
 from discreet.training.separation.books import Books
 from discreet.training.separation.doors import Doors
@@ -47,6 +48,7 @@ PLACES = f"{LAWS}::test_t06_what_a_record_contributes_does_not_depend_on_its_pla
 PYTHON = f"{LAWS}::test_t07_nothing_of_a_record_leaves_for_python_while_others_are_computed"
 KEPT = f"{LAWS}::test_t09_nothing_of_a_record_is_kept_on_the_model"
 LATE = f"{LAWS}::test_t08_what_enters_the_sums_is_what_was_proved"
+GUESSES = "unit/training/rules/test_guess.py"
 SHARED_DRAWS = (
     "laws/test_shared_draws.py"
     "::test_t09_what_is_drawn_for_all_records_is_the_same_in_all_passes_of_a_step"
@@ -202,6 +204,16 @@ def called_as_it_is(self: Any, name: str, func: Any, args: Any, kwargs: Any) -> 
     return self._called(func, args, kwargs)
 
 
+def in_a_row(self: Call, tensor: Tensor, place: Rows) -> Tensor:
+    """The rows of each record are taken to follow each other."""
+    return torch.unflatten(tensor.movedim(place.dim, 0), 0, (self.m, place.fold))
+
+
+def forgiving(self: Uses, *_: object) -> None:
+    """Every write so far is one that autograd has seen."""
+    self._writes[:] = marks.writes_of(self._watched)
+
+
 def errors_go_alone(self: Passes, *args: Any, **kwargs: Any) -> Any:
     """Whatever raises is computed record by record, where it may not raise."""
     try:
@@ -263,6 +275,18 @@ MUTATIONS = [
         replaced(Proof, "require_rows", unless("the gradient of expand")),
         f"{LAWS}::"
         "test_t06_a_weight_repeated_as_often_as_there_are_records_is_not_taken_for_one_of_each",
+    ),
+    Mutation(
+        "T06 a constant of another value for each place is taken for the records' own",
+        replaced(guess, "uniform", lambda *_: True),
+        f"{GUESSES}::"
+        "test_p12_t06_a_map_of_other_constants_for_other_places_is_not_computed_together[1]",
+    ),
+    Mutation(
+        "T06 rows of neighbours are counted to a record",
+        replaced(Call, "split", in_a_row),
+        "unit/training/rules/recurrent/test_rule.py"
+        "::test_several_rows_of_one_record_are_its_positions[True-GRUCell]",
     ),
     Mutation(
         "T06 any version of torch will do",
@@ -386,6 +410,12 @@ MUTATIONS = [
         f"{LAWS}::test_t07_texts_and_numbers_beside_the_tensors_are_seen_for_one_record_at_a_time",
     ),
     # --- T08 ---
+    Mutation(
+        "T08 a step in place forgives what else was written there",
+        replaced(Uses, "watch_on", forgiving),
+        "unit/training/passes/test_tape.py"
+        "::test_t08_a_write_that_autograd_does_not_see_is_no_step_in_place[before]",
+    ),
     Mutation(
         "T08 gradients at taps are not looked at",
         replaced(Proof, "require_rows", unless("the gradient of")),

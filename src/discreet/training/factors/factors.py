@@ -15,7 +15,7 @@ Legend: m records, T and S positions, p inputs, q outputs, E width of a table, P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Protocol, TypeAlias, final
@@ -37,6 +37,7 @@ __all__ = [
     "Measures",
     "Outer",
     "Tied",
+    "measured_alike",
     "present_only",
     "tensors_of",
     "wide",
@@ -242,9 +243,13 @@ class Outer:
         return self.a.shape[1]
 
     def measured(self) -> Measures:
-        square_a_mT, square_b_mT = last_squares(self.a), last_squares(self.b)
+        return measured_alike([self])[0]
+
+    def bounded(self, square_b_mT: Tensor, ghost: Tensor | None) -> Measures:
+        """As `measured`, from |b_t|^2, and from the ghost norm as it is computed, if T > 1."""
+        square_a_mT = last_squares(self.a)
         products_mT = square_a_mT * square_b_mT
-        if self.positions == 1:
+        if ghost is None:
             squares = products_mT[:, 0].mul_(UP)
             return squares, squares
 
@@ -254,7 +259,7 @@ class Outer:
         # precision, the rest in float64 (docs/proofs/sums.md, section 4).
         p, q = self.a.shape[2], self.b.shape[2]
         share = _share(p + q + self.positions + 8, self.a.dtype)
-        squares = _with_rounding(self._ghost(), spreads, share, self.positions)
+        squares = _with_rounding(ghost, spreads, share, self.positions)
 
         # Products too small for the precision may be missing in one Gram matrix: p of them, times
         # an entry of the other one, of which all together are (sum_t |b_t|)^2.
@@ -262,24 +267,6 @@ class Outer:
         underflow = 1.01 * _lost(self.a.dtype) * (p * sum_b.square() + q * sum_a.square())
 
         return _least(squares + underflow, spreads), spreads
-
-    def _ghost(self) -> Tensor:
-        """sum_(t,s) <a_t, a_s> <b_t, b_s>, as it is computed."""
-        total = self.a.new_zeros(self.records, dtype=torch.float64)
-        middle = self.positions // 2 if self.positions >= _SHORT else self.positions
-
-        for half in (slice(0, middle), slice(middle, self.positions)):
-            if half.start == half.stop:
-                continue
-            # A Gram matrix is symmetric: of the first half of its rows, what is in the other half
-            # of the columns counts twice, and the second half needs its own columns only.
-            columns = slice(half.start, None)
-            products = torch.bmm(self.a[:, half], self.a[:, columns].mT)
-            products.mul_(torch.bmm(self.b[:, half], self.b[:, columns].mT))
-            products[:, :, half.stop - half.start :] *= 2.0
-            total += products.sum(-1).double().sum(-1)
-
-        return total
 
     def single(self, spread: float) -> bool:
         return one_sum(self.records, self.a.dtype, chunk_for(self.positions, spread))
@@ -314,6 +301,39 @@ class Outer:
         if self.positions == 1:
             return {"ghost": lambda: self}
         return {"ghost": lambda: self, "direct": lambda: self.dense(take)}
+
+
+def measured_alike(outers: Sequence[Outer]) -> list[Measures]:
+    """What `Outer.measured` says of each of these, which all have the same b.
+
+    It is looked at once for all of them, as for the two maps of a recurrent layer.
+    """
+    square_b_mT = last_squares(outers[0].b)
+    ghosts = _ghosts(outers) if outers[0].positions > 1 else [None] * len(outers)
+    pairs = zip(outers, ghosts, strict=True)
+    return [outer.bounded(square_b_mT, ghost) for outer, ghost in pairs]
+
+
+def _ghosts(outers: Sequence[Outer]) -> list[Tensor]:
+    """sum_(t,s) <a_t, a_s> <b_t, b_s> of each, as it is computed."""
+    b_mTq, positions = outers[0].b, outers[0].positions
+    totals = [b_mTq.new_zeros(len(b_mTq), dtype=torch.float64) for _ in outers]
+    middle = positions // 2 if positions >= _SHORT else positions
+
+    for half in (slice(0, middle), slice(middle, positions)):
+        if half.start == half.stop:
+            continue
+        # A Gram matrix is symmetric: of the first half of its rows, what is in the other half
+        # of the columns counts twice, and the second half needs its own columns only.
+        columns = slice(half.start, None)
+        gram_b = torch.bmm(b_mTq[:, half], b_mTq[:, columns].mT)
+        for outer, total in zip(outers, totals, strict=True):
+            products = torch.bmm(outer.a[:, half], outer.a[:, columns].mT)
+            products.mul_(gram_b)
+            products[:, :, half.stop - half.start :] *= 2.0
+            total.add_(products.sum(-1).double().sum(-1))
+
+    return totals
 
 
 @final

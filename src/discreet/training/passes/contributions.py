@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 
 from discreet.errors import ModelError
-from discreet.training.factors.factors import Dense, Factor, Lookups, Measures, Outer, Tied
+from discreet.training.factors.factors import (
+    Dense,
+    Factor,
+    Lookups,
+    Measures,
+    Outer,
+    Tied,
+    measured_alike,
+)
 from discreet.training.factors.lengths import squares_together
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import Region, whole_region
@@ -91,7 +99,8 @@ class Contributions:
             if together is not None:
                 return together, together
 
-        squares, spreads = zip(*map(self._measured, names), strict=True)
+        known = _measured_alike(pieces)
+        squares, spreads = zip(*[self._measured(leaf, known) for leaf in names], strict=True)
         square_norms = torch.stack(squares, 1)
 
         # One tensor for both tells clipping that there is no spread to hold back.
@@ -100,8 +109,9 @@ class Contributions:
 
         return square_norms, torch.stack(spreads, 1)
 
-    def _measured(self, leaf: str) -> Measures:
-        parts = [piece.factor.measured() for piece in self.pieces.get(leaf, ())]
+    def _measured(self, leaf: str, known: Mapping[int, Measures]) -> Measures:
+        factors = [piece.factor for piece in self.pieces.get(leaf, ())]
+        parts = [known.get(id(factor)) or factor.measured() for factor in factors]
         if not parts:
             zeros = torch.zeros(self.records, dtype=torch.float64)
             return zeros, zeros
@@ -145,6 +155,24 @@ class Contributions:
         }
 
         return Contributions(pieces, self.records, self.present)
+
+
+def _measured_alike(pieces: Iterable[tuple[Piece, ...]]) -> dict[int, Measures]:
+    """Measures of linear maps whose values have the same gradient, by `id` of the factor: what they
+    share is looked at once.
+    """
+    by_gradient: dict[int, list[Outer]] = {}
+    for leaf_pieces in pieces:
+        for piece in leaf_pieces:
+            if isinstance(piece.factor, Outer):
+                by_gradient.setdefault(id(piece.factor.b), []).append(piece.factor)
+
+    known: dict[int, Measures] = {}
+    for outers in by_gradient.values():
+        if len(outers) > 1:
+            known |= zip(map(id, outers), measured_alike(outers), strict=True)
+
+    return known
 
 
 def plain_result(result: Any) -> tuple[Any, dict[str, Any]]:

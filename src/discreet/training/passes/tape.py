@@ -19,7 +19,8 @@ from discreet.training.data.trees import tensors_in
 from discreet.training.passes.batch_norm import Noting
 from discreet.training.passes.trials import without_dropout
 from discreet.training.rules.call import Call, Rule, Uses, own_rule
-from discreet.training.rules.guess import repeated_axes
+from discreet.training.rules.copies import changes_in_place
+from discreet.training.rules.guess import passed_on, repeated_axes
 from discreet.training.rules.weights import (
     Derived,
     TableRows,
@@ -30,7 +31,7 @@ from discreet.training.rules.weights import (
     whole_region,
 )
 from discreet.training.separation.doors import Doors
-from discreet.training.separation.marks import no_functions, out_of_sight
+from discreet.training.separation.marks import no_functions, out_of_sight, writes_of
 from discreet.training.separation.states import Mixed, OneByOne, Rows, Stumbled
 
 __all__ = ["Tape"]
@@ -205,6 +206,7 @@ class Tape(Doors):
     def _meeting(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._call(number, func, args, kwargs)
         if any(rows is not None for rows in call.axes.values()):
+            call.guess = None if number in self._no_guess else passed_on(call)
             return self._taped(call)
 
         # A class token that is expanded to one row for each record meets none of them yet (P12).
@@ -247,14 +249,28 @@ class Tape(Doors):
                 f"{call.name} joins a parameter with something that was computed before the pass"
             )
 
+        out = self._computed(call)
+
         # Results without a gradient, as of comparisons, have nothing to give back.
-        out = call.func(*call.args, **call.kwargs)
         results = [tensor for tensor in tensors_in(out) if tensor.requires_grad]
         for tensor in results:
             self._values[id(tensor)] = self._value(call, tensor)
 
         # Autograd goes back through them when the pass ends.
         self.uses.watch([*call.tensors, *results])
+        return out
+
+    def _computed(self, call: Call) -> Any:
+        """The result of a function of values and constants, which may change its first argument."""
+        changed = call.args[0] if call.args and changes_in_place(call.name) else None
+        if not isinstance(changed, Tensor):
+            return call.func(*call.args, **call.kwargs)
+
+        # Autograd has seen this write, and refuses to go back where it needs what was there before.
+        (writes,) = writes_of([changed])
+        out = call.func(*call.args, **call.kwargs)
+        self.uses.watch_on(changed, writes)
+
         return out
 
     def _value(self, call: Call, tensor: Tensor) -> Value:

@@ -97,17 +97,18 @@ def expand(call: Call) -> Tensor:
         place = call.axes[id(call.args[1])]
 
     value = call.value(tensor)
-    if value is None or place is None or not place.clear:
+    if value is None or place is None or (not place.clear and place is not call.guess):
         raise OneByOne(f"{call.name} repeats something else than a value for each record")
 
     y = call.func(tensor.detach(), *call.args[1:], **call.kwargs)
 
-    # The value's shape without its axis for the records, which is of size 1 if it is there at all.
-    record_axis = place.dim - (y.ndim - tensor.ndim)
+    # The value's shape without its axis for the records, which is of size 1 if it is there at all,
+    # unless all of it is repeated along that axis.
+    record_axis = place.dim - (y.ndim - tensor.ndim) if place.clear else -1
     shape = [size for axis, size in enumerate(tensor.shape) if axis != record_axis]
 
     def make(gradient: Tensor) -> Factor:
-        rows = wide(gradient).movedim(place.dim, 0)
+        rows = call.split(wide(gradient), place)
         return Dense(_summed(rows, (call.m, *shape)).reshape(call.m, *tensor.shape))
 
     # A copy, also for one record: what comes next may change it in place, and the parameter must

@@ -201,6 +201,23 @@ class Uses:
         self._watched += tensors
         self._writes += writes_of(tensors)
 
+    def watch_on(self, tensor: Tensor, writes: int) -> None:
+        """Go on watching the memory of a tensor after a write that autograd has seen.
+
+        Args:
+            tensor: a weight computed in the pass, that a function of weights and constants has
+                changed in place.
+            writes: how often its memory had been written to before that.
+        """
+        (now,) = writes_of([tensor])
+        memory = tensor.untyped_storage().data_ptr()
+
+        # What was written there before, by whoever else, still counts as a change.
+        for place, watched in enumerate(self._watched):
+            here = watched.untyped_storage().data_ptr() == memory
+            if here and self._writes[place] == writes:
+                self._writes[place] = now
+
     def _hold_factor(self, factor: Factor) -> None:
         """Note the tensors of a factor: of these norms and sums are made when the pass is over."""
         parts = tensors_of(factor)
@@ -354,6 +371,10 @@ class Call:
         if place is None:
             raise OneByOne(f"an argument of {self.name} has no clear record axis")
 
+        return self.split(tensor, place)
+
+    def split(self, tensor: Tensor, place: Rows) -> Tensor:
+        """A tensor with its records at a place as (m, ...); see `rows`."""
         if place.clear:
             return tensor.movedim(place.dim, 0) if place.dim else tensor
 

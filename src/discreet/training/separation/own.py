@@ -1,8 +1,8 @@
 """Operations in which the proof does not look.
 
 Compiled kernels of our own, and what is made of gradients at taps: what such code does is checked
-by its own tests; here it says which axis of its arguments and results tells the record, as an entry
-of the table does for an operation of torch.
+by its own tests; here it says where the records are in its arguments and results, as an entry of
+the table does for an operation of torch.
 
 Operators of torch that are given functions, such as `flex_attention`: what the functions do is not
 followed, so records are computed one by one, each in a process of its own.
@@ -26,8 +26,8 @@ from discreet.training.separation.table.operands import tensors_among
 
 __all__ = ["Declare", "current_proof", "own_operation", "proving"]
 
-Declare: TypeAlias = Callable[[Tensor, int], None]
-"""Says of a result in new memory which axis tells the record."""
+Declare: TypeAlias = Callable[[Tensor, Rows], None]
+"""Says of a result in new memory where its records are."""
 
 _current: ContextVar[Proof | None] = ContextVar("proof", default=None)
 
@@ -48,13 +48,13 @@ def current_proof() -> Proof | None:
 
 
 @contextmanager
-def own_operation(name: str, arguments: Iterable[tuple[Tensor, int]]) -> Iterator[Declare]:
+def own_operation(name: str, arguments: Iterable[tuple[Tensor, Rows]]) -> Iterator[Declare]:
     """Run code in which the proof does not look.
 
     Args:
         name: of the operation, for messages.
-        arguments: every tensor that may depend on records, with the axis that tells the record; all
-            others are public.
+        arguments: every tensor that may depend on records, and where its records are; all others
+            are public.
 
     Raises:
         OneByOne: an argument has its records elsewhere, or is a constant with other values for
@@ -62,20 +62,20 @@ def own_operation(name: str, arguments: Iterable[tuple[Tensor, int]]) -> Iterato
     """
     proof = current_proof()
     if proof is None or proof.count == 1:
-        yield lambda _result, _dim: None
+        yield lambda _result, _rows: None
         return
 
     # A constant among them must be the same for every record.
-    for tensor, dim in arguments:
-        proof.require_rows(tensor, Rows(dim), f"an argument of {name}")
+    for tensor, rows in arguments:
+        proof.require_rows(tensor, rows, f"an argument of {name}")
 
     # What the code computes is not followed, and marked when it is done.
-    declared: list[tuple[Tensor, int]] = []
+    declared: list[tuple[Tensor, Rows]] = []
     with no_functions(), out_of_sight():
-        yield lambda result, dim: declared.append((result, dim))
+        yield lambda result, rows: declared.append((result, rows))
 
-    for result, dim in declared:
-        proof.declare(result, Rows(dim))
+    for result, rows in declared:
+        proof.declare(result, rows)
 
 
 _GIVEN_FUNCTIONS = (

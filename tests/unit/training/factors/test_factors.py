@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from discreet.training.factors.factors import Dense, Factor, Lookups, Outer, Tied, tensors_of
+from discreet.training.factors.factors import (
+    Dense,
+    Factor,
+    Lookups,
+    Outer,
+    Tied,
+    measured_alike,
+    tensors_of,
+)
 from discreet.training.passes.contributions import Contributions, Piece, gathered
 from discreet.training.rounding.precision import most_spread
 from discreet.training.rules.call import Use
@@ -43,6 +51,25 @@ def row_sum(ids: Tensor, b: Tensor, rows: int) -> Tensor:
     for record, position in torch.nonzero(ids >= 0).tolist():
         out[record, ids[record, position]] += b[record, position].double()
     return out
+
+
+@pytest.mark.parametrize("positions", [1, 5, 64, 70])
+def test_what_shares_a_gradient_is_measured_alike(positions: int) -> None:
+    """Wrong: the second of them has the norm of the first."""
+    b = tensor(3, positions, 4, seed=1)
+    outers = [Outer(tensor(3, positions, p, seed=p), b, (4, p)) for p in (2, 5, 7)]
+    for outer, measures in zip(outers, measured_alike(outers), strict=True):
+        assert all(map(torch.equal, measures, outer.measured()))
+
+    whole = {f"grad/{p}": outer for p, outer in enumerate(outers)}
+    pieces = {
+        leaf: (Piece(whole_region(torch.empty(outer.shape)), outer),)
+        for leaf, outer in whole.items()
+    }
+    found = Contributions(pieces, 3, 3).measured(whole)
+    for number, outer in enumerate(outers):
+        assert torch.allclose(found[0][:, number], outer.measured()[0])
+        assert_factor(outer, outer_sum(outer.a, b), TOLERANCE[torch.float32])
 
 
 def assert_formed(factor: Factor, tolerance: float) -> None:

@@ -23,6 +23,7 @@ from discreet.training.rules import RULES
 from discreet.training.rules.call import Uses
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
+from support.per_record import compare
 
 
 class Taping:
@@ -70,6 +71,39 @@ def test_a_weight_that_meets_constants_is_a_weight_still() -> None:
     assert use.value.tensor is scaled
     taping.backward(losses)
     assert use.factor is not None
+
+
+class Hyper(nn.Module):
+    """Weights that a network with a step in place makes of constants."""
+
+    coordinates: Tensor
+
+    def __init__(self, late: str = "") -> None:
+        super().__init__()
+        self.make = nn.Sequential(nn.Linear(2, 6), nn.ReLU(inplace=True), nn.Linear(6, 4))
+        self.register_buffer("coordinates", torch.randn(5, 2))
+        self.late = late
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.make[0](self.coordinates)
+        if self.late == "before":
+            hidden.data.mul_(2.0)
+        hidden = self.make[1](hidden)
+        weight = self.make[2](hidden)
+        if self.late == "after":
+            hidden.data.mul_(2.0)
+        out: Tensor = x @ weight.T
+        return out
+
+
+def test_a_weight_may_be_made_in_place() -> None:
+    compare(Hyper(), losses_of, torch.randn(4, 4))
+
+
+@pytest.mark.parametrize("late", ["before", "after"])
+def test_t08_a_write_that_autograd_does_not_see_is_no_step_in_place(late: str) -> None:
+    """Wrong: a step in place forgives whatever else was written to the same memory."""
+    compare(Hyper(late), losses_of, torch.randn(4, 4), loop=True)
 
 
 def test_a_weight_that_meets_several_records_at_once_is_not_taped() -> None:

@@ -17,9 +17,9 @@ def test_results_have_the_records_that_were_declared() -> None:
     x = proof.begin(torch.randn(2, B, 4).movedim(1, 0), Rows(0)).movedim(0, 1)
     with proving(proof), proof:
         assert current_proof() is proof
-        with own_operation("scan", [(x, 1)]) as declare:
+        with own_operation("scan", [(x, Rows(1))]) as declare:
             total, untold = x.sum(0), x.sum(1)
-            declare(total, 0)
+            declare(total, Rows(0))
     assert current_proof() is None
     assert proof.state(total) == Rows(0)
     assert (
@@ -34,7 +34,7 @@ def test_records_in_another_place_are_refused() -> None:
         proving(proof),
         proof,
         pytest.raises(OneByOne, match="an argument of scan"),
-        own_operation("scan", [(x, 1)]),
+        own_operation("scan", [(x, Rows(1))]),
     ):
         raise AssertionError
     with pytest.raises(OneByOne):
@@ -47,7 +47,7 @@ def test_records_that_were_joined_are_refused() -> None:
     with proving(proof), proof:
         joined = x + x.sum(0)
         with pytest.raises(OneByOne, match=r"an argument of scan depends on several records: sum"):  # noqa: SIM117
-            with own_operation("scan", [(joined, 0)]):
+            with own_operation("scan", [(joined, Rows(0))]):
                 raise AssertionError
 
 
@@ -57,12 +57,12 @@ def test_constants_must_be_the_same_for_every_record(alike: bool, size: int) -> 
     constant = torch.full((size, 2), 7.0) if alike else torch.arange(2.0 * size).reshape(size, 2)
     with proving(proof), proof:
         if alike or size == 1:
-            with own_operation("scan", [(constant, 0)]):
+            with own_operation("scan", [(constant, Rows(0))]):
                 pass
         else:
             with (
                 pytest.raises(OneByOne, match="other places"),
-                own_operation("scan", [(constant, 0)]),
+                own_operation("scan", [(constant, Rows(0))]),
             ):
                 raise AssertionError
 
@@ -71,8 +71,8 @@ def test_constants_must_be_the_same_for_every_record(alike: bool, size: int) -> 
 def test_outside_of_a_pass_and_with_one_record_nothing_is_checked(proof: Proof | None) -> None:
     x = torch.randn(4, 2)
     if proof is None:
-        with own_operation("scan", [(x, 1)]) as declare:
-            declare(x, 1)
+        with own_operation("scan", [(x, Rows(1))]) as declare:
+            declare(x, Rows(1))
         return
-    with proving(proof), own_operation("scan", [(x, 1)]) as declare:
-        declare(x, 1)
+    with proving(proof), own_operation("scan", [(x, Rows(1))]) as declare:
+        declare(x, Rows(1))

@@ -11,17 +11,18 @@ for the bias, as for every linear map. A native layer keeps the b_t to itself an
 records. Here one backward pass hands them out, and computes no gradient of a weight. All x_t go
 into one product and each step into one more, which is about as fast as a native layer.
 
-Legend: T positions, m records, I inputs, H cells, P outputs of a step (H, or fewer if an LSTM
-projects), G = kH gates, S = T + 1 states, O outputs of a map. Tensors other than weights are
-sensitive.
+Legend: T positions, m records (or rows of records, several of each), I inputs, H cells, P outputs
+of a step (H, or fewer if an LSTM projects), G = kH gates, S = T + 1 states, O outputs of a map.
+Tensors other than weights are sensitive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -39,12 +40,16 @@ from discreet.training.rules.recurrent.cells import (
     rnn_backward,
 )
 from discreet.training.rules.recurrent.lstm import lstm, lstm_backward
+from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.own import own_operation
+from discreet.training.separation.states import Rows
 
-__all__ = ["Kind", "Recurrence", "Visit", "recurrent_layer"]
+__all__ = ["Kind", "LinearMap", "Recurrence", "Taps", "Visit", "recurrent_layer"]
 
 Kind: TypeAlias = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
 
+_CLEAR: Final = Rows(0)
+_PLAIN: Final[Any] = nullcontext()
 _Forward: TypeAlias = Callable[[Tensor, tuple[Tensor, ...], Weights, CellSteps], Trace]
 _Backward: TypeAlias = Callable[[Trace, Weights, Tensor, tuple[Tensor, ...], CellSteps], Gradients]
 _CELLS: Final[dict[Kind, tuple[_Forward, _Backward]]] = {
@@ -55,14 +60,43 @@ _CELLS: Final[dict[Kind, tuple[_Forward, _Backward]]] = {
 }
 
 
-Visit: TypeAlias = Callable[[Tensor, Tensor | None, Tensor], Receiver]
-"""Told the weight and the bias of a linear map and what it met, (m, T, inputs), when its layer has
-run; gives what takes the gradient of the map's value, (m, T, outputs), once: another backward pass
-is refused.
+class LinearMap(NamedTuple):
+    """A linear map of a layer that has run, and what it met.
 
-What it met lies time first in memory. It and the gradient may be shared with other maps, and are
-not to be written to.
+    Args:
+        weight: (outputs, inputs).
+        bias: (outputs,), or None.
+        met: (m, T, inputs), time first in memory; not to be written to.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    met: Tensor
+
+
+Visit: TypeAlias = Callable[[Sequence[LinearMap]], Receiver]
+"""Told the linear maps whose values have the same gradient, when their layer has run; gives what
+takes this gradient, (m, T, outputs), once: another backward pass is refused.
+
+The gradient is not to be written to.
 """
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Taps:
+    """How the gradients of a layer come out.
+
+    Args:
+        visit: told of the linear maps of each layer and direction, when it has run: of ih and hh,
+            together unless it is a GRU, and then of hr.
+        anchor: requires a gradient, and gets none: it makes the outputs require one.
+        rows: where the records are along the axis m of everything, counted as the first (public).
+    """
+
+    visit: Visit
+    anchor: Tensor
+    rows: Rows = _CLEAR
 
 
 def recurrent_layer(
@@ -70,41 +104,60 @@ def recurrent_layer(
     x: Tensor,
     start: tuple[Tensor, ...],
     weights: Weights,
-    visit: Visit,
+    taps: Taps,
     *,
-    anchor: Tensor,
     reverse: bool = False,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Run one direction of one layer, in the precision of its weights.
 
     Args:
         kind: of the layer (public).
-        x: inputs, time first, (T, m, I).
+        x: inputs, time first, (T, m, I); or those of one step alone, (m, I), as of a cell.
         start: h, (m, P), and for an LSTM c, (m, H).
         weights: of this direction; they get no gradient.
-        visit: see there; called for ih, hh and hr, in this order.
-        anchor: requires a gradient, and gets none: it makes the outputs require one.
+        taps: see there.
         reverse: from the last position to the first (public).
 
     Returns:
-        The outputs, (T, m, P), and the last states.
+        The outputs, (T, m, P), of which a cell has none, and the last states.
 
     >>> weights = Weights(torch.ones(4, 1), torch.ones(4, 1))
     >>> start = (torch.zeros(2, 1), torch.zeros(2, 1))
     >>> gradients = []
-    >>> def visit(weight, bias, met):
-    ...     return lambda gradient: gradients.append(torch.bmm(gradient.mT, met))
+    >>> def visit(maps):
+    ...     return lambda gradient: gradients.append(torch.bmm(gradient.mT, maps[0].met))
     >>> x, anchor = torch.ones(3, 2, 1), torch.zeros((), requires_grad=True)
-    >>> out, (h, c) = recurrent_layer("lstm", x, start, weights, visit, anchor=anchor)
+    >>> (out,), (h, c) = recurrent_layer("lstm", x, start, weights, Taps(visit, anchor))
     >>> h.sum().backward()
     >>> gradients[0].shape  # the gradient of W_ih, for each of two records
     torch.Size([2, 4, 1])
     """
-    if x.ndim != 3 or not len(x):
+    is_cell = x.ndim == 2
+    _check_shapes(kind, x, start)
+
+    # Weights enter detached: their gradients are made of what the receivers get, record by record.
+    run = _Run(kind, CellSteps.of(1 if is_cell else len(x), reverse=reverse), taps.rows)
+    with no_functions(), out_of_sight():
+        tensors = [None if weight is None else weight.detach() for weight in weights]
+    states = [_of_type(tensor, weights.ih.dtype) for tensor in (x, *start)]
+    apply: Callable[..., tuple[Tensor, ...]] = _Layer.apply
+    results = apply(run, len(start), taps.anchor, *states, *tensors)
+
+    # In a GRU the reset gate stands between the two: their gradients differ.
+    maps, alike = _linear_maps(run, weights), 1 if kind == "gru" else 2
+    run.receivers = tuple([taps.visit(group) for group in (maps[:alike], maps[alike:]) if group])
+    run.met = ()
+
+    outputs = 0 if is_cell else 1
+    return results[:outputs], results[outputs:]
+
+
+def _check_shapes(kind: Kind, x: Tensor, start: tuple[Tensor, ...]) -> None:
+    if x.ndim != 2 and (x.ndim != 3 or not len(x)):
         raise ParameterError(
             owner=kind,
             name="x",
-            expected="a tensor of three axes with at least one position",
+            expected="a tensor of three axes with at least one position, or of two",
             got="no position" if x.ndim == 3 else f"{x.ndim} axes",
         )
 
@@ -117,19 +170,19 @@ def recurrent_layer(
             got=f"{len(start)} tensors",
         )
 
-    # Weights enter detached: their gradients are made of what the receivers get, record by record.
-    run = _Run(kind, CellSteps.of(len(x), reverse=reverse))
-    tensors = [None if weight is None else weight.detach() for weight in weights]
-    states = [tensor.to(weights.ih.dtype) for tensor in (x, *start)]
-    apply: Callable[..., tuple[Tensor, ...]] = _Layer.apply
-    out, *last = apply(run, len(start), anchor, *states, *tensors)
 
-    met = [met_TmI.transpose(0, 1) for met_TmI in run.met]
-    maps = zip(weights.maps, met, strict=True)
-    run.receivers = tuple([visit(weight, bias, met_mTI) for (weight, bias), met_mTI in maps])
-    run.met = ()
+def _linear_maps(run: _Run, weights: Weights) -> list[LinearMap]:
+    """The maps of a layer that has run."""
+    with no_functions(), out_of_sight():
+        met = [met_TmI.transpose(0, 1) for met_TmI in run.met]
 
-    return out, tuple(last)
+    pairs = zip(weights.maps, met, strict=True)
+    return [LinearMap(weight, bias, met_mTI) for (weight, bias), met_mTI in pairs]
+
+
+def _of_type(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    # Where nothing is to do, no function is called that the modes would look at.
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 @dataclass(slots=True, eq=False)
@@ -138,6 +191,7 @@ class _Run:
 
     kind: Kind
     steps: CellSteps
+    rows: Rows
     met: tuple[Tensor, ...] = ()
     receivers: tuple[Receiver, ...] = ()
 
@@ -148,11 +202,13 @@ class _Layer(torch.autograd.Function):
         ctx: Any, run: _Run, states: int, _anchor: Tensor, x: Tensor, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         start, weights, steps = tensors[:states], Weights(*tensors[states:]), run.steps
-        arguments = [(x, 1), *((state_mP, 0) for state_mP in start)]
-        off = torch.autocast(x.device.type, enabled=False)
+        by_time, by_row = run.rows.at(1), run.rows
+        is_cell = x.ndim == 2
+        arguments = [(x, by_row if is_cell else by_time)]
+        arguments += [(state_mP, by_row) for state_mP in start]
 
-        with own_operation(run.kind, arguments) as declare, off:
-            x_TmI = x.contiguous()
+        with own_operation(run.kind, arguments) as declare, _full(x):
+            x_TmI = (x.unsqueeze(0) if is_cell else x).contiguous()
             gates_TmG = _from_inputs(run.kind, x_TmI, weights)
             trace = _CELLS[run.kind][0](gates_TmG, start, weights, steps)
             met = (x_TmI.detach(), steps.sooner(trace.states[0]))
@@ -160,20 +216,21 @@ class _Layer(torch.autograd.Function):
 
             # Copies: the user may change them in place, and the states are still needed as they
             # are.
-            output = steps.later(trace.states[0]).clone()
-            last = [buffer[steps.after[-1]].clone() for buffer in trace.states]
-            declare(output, 1)
-            for state_mP in last:
-                declare(state_mP, 0)
+            results = [buffer[steps.after[-1]].clone() for buffer in trace.states]
+            for state_mP in results:
+                declare(state_mP, by_row)
+            if not is_cell:
+                results.insert(0, steps.later(trace.states[0]).clone())
+                declare(results[0], by_time)
 
-        ctx.run, ctx.states = run, states
+        ctx.run, ctx.states, ctx.is_cell = run, states, is_cell
         # The inputs are saved only so that a change in place is noticed.
         ctx.save_for_backward(x_TmI, *weights, *trace.states, *trace.buffers)
 
-        return output, *last
+        return tuple(results)
 
     @staticmethod
-    def backward(ctx: Any, output: Tensor, *last: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *results: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise _refusal(
                 "create_graph",
@@ -189,30 +246,42 @@ class _Layer(torch.autograd.Function):
         trace = Trace(tuple(buffers[: ctx.states]), tuple(buffers[ctx.states :]))
         receivers, run.receivers = run.receivers, ()
 
-        arguments = [(output, 1), *((state_mP, 0) for state_mP in last)]
-        off = torch.autocast(output.device.type, enabled=False)
+        by_time, by_row = run.rows.at(1), run.rows
+        last = results[-ctx.states :]
+        arguments = [(state_mP, by_row) for state_mP in last]
+        arguments += [(output, by_time) for output in results[: -ctx.states]]
 
-        with own_operation(f"the backward of {run.kind}", arguments) as declare, off:
+        with own_operation(f"the backward of {run.kind}", arguments) as declare, _full(last[0]):
+            # The one output of a cell is its last state.
+            output = last[0].new_zeros(1, *last[0].shape) if ctx.is_cell else results[0]
             gradients = _CELLS[run.kind][1](trace, weights, output, last, run.steps)
-            d_x = gradients.ih @ weights.ih if ctx.needs_input_grad[3] else None
-            maps = [gradients.ih, gradients.hh]
-            if gradients.hr is not None:
-                maps.append(gradients.hr)
-            # Record after record in memory, once for all maps: products over the positions of one
-            # record are faster then. The two maps of an LSTM share their gradient.
-            rows = {id(map_TmO): map_TmO.transpose(0, 1).contiguous() for map_TmO in maps}
-            for row_mTO in rows.values():
-                declare(row_mTO, 0)
+            d_x = _of_inputs(gradients.ih, weights.ih, ctx) if ctx.needs_input_grad[3] else None
             if d_x is not None:
-                declare(d_x, 1)
+                declare(d_x, by_row if ctx.is_cell else by_time)
+
+            rows = gradients.by_record
+            for row_mTO in rows:
+                declare(row_mTO, by_row)
             for state_mP in gradients.start:
-                declare(state_mP, 0)
+                declare(state_mP, by_row)
 
         # Outside of the operation: what the receivers do is not a part of it.
-        for receive, map_TmO in zip(receivers, maps, strict=True):
-            receive(rows[id(map_TmO)])
+        for receive, row_mTO in zip(receivers, rows, strict=True):
+            receive(row_mTO)
 
         return None, None, None, d_x, *gradients.start, *[None] * split
+
+
+def _full(tensor: Tensor) -> Any:
+    """Context in which products are computed in the precision of their arguments."""
+    device = tensor.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else _PLAIN
+
+
+def _of_inputs(d_gates_TmG: Tensor, ih: Tensor, ctx: Any) -> Tensor:
+    """The gradient of the inputs, (T, m, I), or (m, I) of a cell."""
+    d_x = torch.mm(d_gates_TmG.flatten(0, 1), ih)
+    return d_x if ctx.is_cell else d_x.view(*d_gates_TmG.shape[:2], ih.shape[1])
 
 
 def _refusal(name: str, do: str) -> ParameterError:
@@ -284,13 +353,8 @@ class Recurrence:
 
         return cls(kind, x, states, tuple(flat_weights), *options)
 
-    def run(self, visit: Visit, anchor: Tensor) -> tuple[Tensor, ...]:
-        """What torch returns: the outputs, then the last states.
-
-        Args:
-            visit: asked once for each linear map, when its layer has run.
-            anchor: as for `recurrent_layer`.
-        """
+    def run(self, taps: Taps) -> tuple[Tensor, ...]:
+        """What torch returns: the outputs, then the last states."""
         # Time first, as the cells want it.
         directions = 2 if self.bidirectional else 1
         size = self._tensors_each(directions)
@@ -301,13 +365,12 @@ class Recurrence:
             outputs = []
             for reverse in (False, True)[:directions]:
                 number = len(ends)  # of the layer and direction, in the order of the flat weights
-                out, end = recurrent_layer(
+                (out,), end = recurrent_layer(
                     self.kind,
                     x_TmI,
                     tuple([state[number] for state in self.start]),
                     self._weights(self.flat_weights[number * size : (number + 1) * size]),
-                    visit,
-                    anchor=anchor,
+                    taps,
                     reverse=reverse,
                 )
                 outputs.append(out)

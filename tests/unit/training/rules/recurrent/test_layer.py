@@ -2,7 +2,8 @@
 gradients of the weights.
 """
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from discreet.errors import ParameterError
 from discreet.training.rules.nodes import Receiver
 from discreet.training.rules.recurrent import lstm as _lstm
-from discreet.training.rules.recurrent.layer import Kind, Recurrence
+from discreet.training.rules.recurrent.layer import Kind, LinearMap, Recurrence, Taps
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:LSTM with projections"
@@ -119,16 +120,20 @@ class Caught:
         self.met: dict[Place, Tensor] = {}
         self.gradients: dict[Place, Tensor] = {}
 
-    def visit(self, weight: Tensor, bias: Tensor | None, met: Tensor) -> Receiver:
-        place = self.positions[id(weight)], self.positions.get(id(bias))
-        assert place not in self.met
-        assert not met.requires_grad
-        self.met[place] = met
-        return lambda gradient: self.receive(place, gradient)
+    def visit(self, maps: Sequence[LinearMap]) -> Receiver:
+        places = []
+        for weight, bias, met in maps:
+            place = self.positions[id(weight)], self.positions.get(id(bias))
+            assert place not in self.met
+            assert not met.requires_grad
+            self.met[place] = met
+            places.append(place)
+        return lambda gradient: self.receive(places, gradient)
 
-    def receive(self, place: Place, gradient: Tensor) -> None:
-        assert place not in self.gradients
-        self.gradients[place] = gradient
+    def receive(self, places: Sequence[Place], gradient: Tensor) -> None:
+        for place in places:
+            assert place not in self.gradients
+            self.gradients[place] = gradient
 
     def per_record(self) -> dict[int, Tensor]:
         found = {}
@@ -160,7 +165,7 @@ def ours(
         ),
     )
     assert call is not None
-    return call.run(caught.visit, anchor), caught
+    return call.run(Taps(caught.visit, anchor)), caught
 
 
 def close(found: Tensor, wanted: Tensor, case: Case) -> None:
@@ -300,7 +305,7 @@ def test_outputs_hang_on_the_anchor_alone() -> None:
     layer, (x, start) = case.layer(), case.tensors()
     caught, anchor = Caught(layer.parameters()), torch.zeros((), requires_grad=True)
     call = Recurrence("lstm", x, start, tuple(layer.parameters()), True, 2, 0.0, True, False, False)
-    out, *_ = call.run(caught.visit, anchor)
+    out, *_ = call.run(Taps(caught.visit, anchor))
     torch.autograd.backward(out.sum(), inputs=[anchor])
     assert anchor.grad is None
     assert len(caught.gradients) == 4
@@ -436,7 +441,7 @@ def test_packed_sequences_are_left_to_others() -> None:
         assert Recurrence.read(kind, arguments[:4]) is None
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (0, 2, 3)])
+@pytest.mark.parametrize("shape", [(3,), (0, 2, 3)])
 def test_inputs_without_positions_are_refused(shape: tuple[int, ...]) -> None:
     case = Case()
     layer, (_, start) = case.layer(), case.tensors()
@@ -453,7 +458,7 @@ def test_another_number_of_states_is_refused(kind: Kind) -> None:
         with pytest.raises(ParameterError, match="'start' parameter"):
             Recurrence(
                 kind, x, states, tuple(layer.parameters()), True, 1, 0.0, True, False, False
-            ).run(Caught(layer.parameters()).visit, anchor)
+            ).run(Taps(Caught(layer.parameters()).visit, anchor))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -464,7 +469,7 @@ def test_another_number_of_weights_is_refused(kind: Kind) -> None:
     for weights in ([], list(layer.parameters())[:3], [*layer.parameters()] * 2):
         call = Recurrence(kind, x, start, tuple(weights), True, 1, 0.0, True, False, False)
         with pytest.raises(ParameterError, match="4 tensors for each of 1 layers"):
-            call.run(Caught(layer.parameters()).visit, anchor)
+            call.run(Taps(Caught(layer.parameters()).visit, anchor))
 
 
 @pytest.fixture
