@@ -174,6 +174,11 @@ def lent(self: Proof, tensor: Tensor, rows: Rows, places: Tensor | None = None) 
     return entry
 
 
+def without_variables(device_type: str) -> Any:
+    settings = precision_settings._settings_for(device_type)
+    return [setting.read for setting in settings if "DEFAULT_FPMATH" not in setting.name]
+
+
 def always_public(self: Books, storage: Any, mark: Any) -> Any:
     del mark
     storage._separation = (self.number, PUBLIC, False)
@@ -563,12 +568,12 @@ MUTATIONS = [
     # --- T13 ---
     Mutation(
         "T13 settings of precision are not read",
-        replaced(precision_settings, "_settings_for", lambda _: ()),
+        replaced(precision_settings, "_readers_for", lambda _: ()),
         f"{LAWS}::test_t13_settings_for_shorter_formats_are_refused_whichever_way_they_were_made",
     ),
     Mutation(
         "T13 variables of oneDNN are not read",
-        replaced(precision_settings, "_VARIABLES", ()),
+        replaced(precision_settings, "_readers_for", without_variables),
         f"{SETTINGS}::test_the_variables_of_onednn",
     ),
     # --- code of users' objects, and random numbers that are known ---
