@@ -220,13 +220,41 @@ def small_mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
+class Logits(nn.Module):
+    """The logits alone of a classifier of transformers."""
+
+    def __init__(self, classifier: nn.Module) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits of the classes."""
+        logits: Tensor = self.classifier(ids).logits
+        return logits
+
+
+def bert_tiny() -> nn.Module:
+    """BERT with two layers of width 128, untrained; 4.4 million parameters."""
+    from transformers import BertConfig, BertForSequenceClassification  # noqa: PLC0415  (a peer)
+
+    config = BertConfig(
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=512,
+        num_labels=2,
+    )
+    return Logits(BertForSequenceClassification(config))
+
+
 SMALL = {
     task.name: task
     for task in (
         Task("small MLP", small_mlp, partial(vectors, shape=(64,)), 256),
         Task("small logistic", partial(nn.Linear, 20, 10), partial(vectors, shape=(20,)), 64),
+        Task("BERT-tiny", bert_tiny, partial(documents, length=128, vocabulary=30_522), 8),
     )
 }
-"""Steps so short that what is done once for each step decides; not part of the tables of
-`benchmarks.step`.
+"""Steps so short, or of so few records, that what is done once for each step decides; in
+`benchmarks.step` if they are named.
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from discreet.training.data import collating, datasets, entries, trees
+from discreet.training.data import collating, datasets, entries, seeding, trees
 from discreet.training.data.order import OwnState
 from discreet.training.data.seeding import SeedUse
 from discreet.training.data.signature import Signature
@@ -122,6 +122,11 @@ MUTATIONS = [
         "P30 a record occurs twice",
         replaced(datasets, "_has_repetitions", lambda _: False),
         f"{ROOM}/test_datasets.py::test_p30_a_record_that_occurs_twice_is_refused",
+    ),
+    Mutation(
+        "P18 a normal number of the secret seed stays in store",
+        replaced(seeding, "_take_spare", lambda _: None),
+        f"{ROOM}/test_seeding.py::test_normal_numbers_in_store_are_put_back_too[1-0]",
     ),
     Mutation(
         "P18 transforms draw numbers that others know",

@@ -466,10 +466,11 @@ class Session:
         # Lane 0 is the order itself; every attempt has a lane of its own, so that no bits come
         # twice.
         stream = self._source.stream(Purpose.ORDER, step=self.number(sample), lane=1 + attempt)
-        free = permutation(stream, count)
-        records[full + free[: len(sample) - full]] = np.arange(full, len(sample))
+        if full < len(sample):
+            free = permutation(stream, count)
+            records[full + free[: len(sample) - full]] = np.arange(full, len(sample))
 
-        # The seed is the first word that the permutation did not read.
+        # The seed is the first word that a permutation would not read.
         return records, int(stream.words(1, count)[0])
 
     def entries_seed(self, sample: Sample) -> int:

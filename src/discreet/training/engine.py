@@ -212,7 +212,7 @@ class Engine:
     ) -> Iterator[tuple[Contributions, dict[str, Tensor]]]:
         self._check_parameters()
         mask = Contributions({}, records, present).mask
-        portion = batch if isinstance(batch, Portion) else Portion(batch)
+        portion = Portion.of(batch)
 
         # An augmentation that is not proved is given one record at a time, with the loss.
         try:
@@ -395,7 +395,7 @@ class Engine:
         """
         if self._understanding is None and records:
             # As many rows of these shapes, however many records the first sample happens to have.
-            trial_batch = made_up(select(batch, torch.arange(_TRIED) % records))
+            trial_batch = made_up(Portion.of(batch).take(torch.arange(_TRIED) % records))
             with seeded_pass(0), suppress(OneByOne):  # for the shapes alone
                 row_loss, rows, copies = self._rows_of(loss, Portion(trial_batch), _TRIED)
                 self._reason(row_loss, rows, _TRIED * copies, copies)

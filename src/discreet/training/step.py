@@ -21,7 +21,7 @@ from discreet.randomness.gaussian import announce_noise, release_all
 from discreet.sampling import Sample
 from discreet.training.clipping import Sums
 from discreet.training.data.batch import Batch
-from discreet.training.data.trees import Portion, check_rows
+from discreet.training.data.trees import Portion
 from discreet.training.engine import Engine, Loss
 from discreet.training.passes.sandbox import seeded_pass
 from discreet.training.planted import Planted
@@ -92,15 +92,16 @@ class Stepping:
             batch: of the session, its data in the order of the session; sensitive.
             attempt: number of this attempt at the sample.
         """
-        session, engine, sample, data = self._session, self._engine, batch.sample, batch.collated
+        session, engine, sample = self._session, self._engine, batch.sample
         sums = Sums(session.bound, session.state, self._inner, engine.device)
         records = self._planted.fetched(batch)
 
         # Passes of a public size: a library chooses its kernels by shape, and so the last bits.
+        portion = Portion(None) if batch.portion is None else batch.portion
         if records:
-            check_rows(data, records)
+            portion.check_rows(records)
         size = self._microbatch or engine.fitting(
-            loss, data, records, self._memory_budget, self._inner.places
+            loss, portion, records, self._memory_budget, self._inner.places
         )
 
         # An empty sample is a step like any other (P28): buffers that did not move would show it.
@@ -124,8 +125,8 @@ class Stepping:
                 # One pass over all of them has them in the order of the sample, which is random
                 # too. Padding repeats the first row, with weight zero.
                 chosen = None if size == records == len(sample) else pass_rows.clamp(min=0)
-                portion = Portion(data, chosen)
-                for contributions, statistics in engine.passes(loss, portion, size, pass_rows >= 0):
+                own = portion.at(chosen)
+                for contributions, statistics in engine.passes(loss, own, size, pass_rows >= 0):
                     sums.add(contributions, statistics)
                     del contributions, statistics  # so that there is less to erase
 

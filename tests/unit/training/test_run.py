@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset
 import discreet as dp
 from discreet.randomness import Source
 from discreet.training import Batch, PrivateRun
+from discreet.training.data.trees import Portion
 
 KEY = bytes(range(32))
 RECORDS = 40
@@ -373,9 +374,43 @@ def test_p28_a_batch_that_is_skipped_is_refused() -> None:
 def test_a_batch_of_another_run_or_of_nobody_is_refused() -> None:
     run, other = keyed(network(), plan()), keyed(network(), plan())
     own, foreign = next(run.batches(data())), next(other.batches(data()))
-    for batch in (foreign, Batch(own.sample, own.data), "batch"):
+    for batch in (foreign, Batch(own.sample, Portion(own.data)), "batch"):
         with pytest.raises(dp.errors.DiscreetError):
             run.backward(loss, batch)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", [dp.Everything(), dp.Poisson(0.5)], ids=["everyone", "some"])
+@pytest.mark.parametrize(
+    "kind",
+    [lambda rows: rows, lambda rows: list(zip(*rows.tensors, strict=True))],
+    ids=["tensors", "entries"],
+)
+def test_t12_a_loss_that_writes_into_its_batch_writes_into_a_copy(kind: Any, policy: Any) -> None:
+    """Rows of a tensor data set go straight into a pass: into memory of the pass's own."""
+    rows = data()
+    inputs = rows.tensors[0].clone()
+    seen = []
+
+    def doubling(model: nn.Module, batch: Any) -> Tensor:
+        x, y = batch
+        x *= 2
+        return cross_entropy(model(x), y, reduction="none")
+
+    for microbatch in (None, 8):
+        model = network()
+        run = keyed(model, plan(policy=policy), microbatch=microbatch)
+        batch = next(run.batches(kind(rows)))
+        drawn = batch.data[0]
+        run.backward(doubling, batch)
+        assert torch.equal(rows.tensors[0], inputs)
+        assert torch.equal(batch.data[0], drawn)
+
+        chosen = (drawn[:, None] == inputs).all(2).nonzero()[:, 1]
+        assert len(chosen) == len(drawn)
+        doubled = [(2 * inputs[row], rows.tensors[1][row]) for row in chosen]
+        expected = clipped_average(network(), doubled, run.plan.expected_batch_size)
+        seen.append(torch.allclose(gradients(model), expected, atol=1e-3))
+    assert all(seen)
 
 
 def test_who_unpacks_a_batch_is_told_where_to_do_it() -> None:

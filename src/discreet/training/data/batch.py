@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeAlias, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from discreet.errors import SampleMisuse
 from discreet.sampling import Sample
-from discreet.training.data.trees import mapped
+from discreet.training.data.trees import Portion, mapped
 from discreet.training.separation.marks import mark_dataset
 
 __all__ = ["Batch"]
@@ -24,8 +25,8 @@ _MOVE = (
     "Move what the function loss(model, data) is given, such as images.to(device), and the model."
 )
 
-_Content: TypeAlias = tuple[Sample, Any, NDArray[np.int64] | None]
-"""Sample, data, rows."""
+_Content: TypeAlias = tuple[Sample, Portion | None, NDArray[np.int64] | None]
+"""Sample, portion, rows."""
 
 
 @final
@@ -37,18 +38,22 @@ class Batch:
 
     Args:
         sample: that was drawn; serves one `backward`.
-        data: what the data set gave, collated; None for an empty sample, and for one of canaries
-            that are out.
-        rows: in a run with canaries: for each record of the random order its row in `data`, -1 if
-            it has none.
+        portion: what the data set gave, collated; or rows of the data set itself, which each pass
+            fetches into its places. None for an empty sample, and for one of canaries that are out.
+        rows: in a run with canaries: for each record of the random order its row in the portion, -1
+            if it has none.
     """
 
     __slots__ = ("_content", "_draw")
 
-    def __init__(self, sample: Sample, data: Any, rows: NDArray[np.int64] | None = None) -> None:
-        # A plain copy: from here on no code of a user's class runs.
-        plain = mapped(data, lambda leaf: leaf)
-        self._content: _Content | None = (sample, plain, rows)
+    def __init__(
+        self, sample: Sample, portion: Portion | None, rows: NDArray[np.int64] | None = None
+    ) -> None:
+        # A plain copy of what was collated: from here on no code of a user's class runs.
+        if portion is not None and portion.places is None:
+            portion = Portion(mapped(portion.batch, lambda leaf: leaf))
+
+        self._content: _Content | None = (sample, portion, rows)
         self._draw: Callable[[], Batch] | None = None
 
     @classmethod
@@ -90,16 +95,23 @@ class Batch:
         """A copy of what the data set gave, collated; sensitive. In a pass it is nobody's own: a
         loss must not use it.
         """
-        return mapped(self.collated, _marked_copy)
+        portion = self.portion
+        if portion is None:
+            return None
+
+        # Rows of the data set are fetched here: that is a copy.
+        if portion.places is not None:
+            return mapped(portion.take(torch.arange(len(portion.places))), _marked)
+        return mapped(portion.batch, _marked_copy)
 
     @property
-    def collated(self) -> Any:
+    def portion(self) -> Portion | None:
         """What the data set gave, as the run itself uses it; sensitive."""
         return self._drawn()[1]
 
     @property
     def rows(self) -> NDArray[np.int64] | None:
-        """In a run with canaries, where each record is in `data`; sensitive."""
+        """In a run with canaries, where each record is in the portion; sensitive."""
         return self._drawn()[2]
 
     @property
@@ -171,13 +183,14 @@ class Batch:
 
 
 def _marked_copy(leaf: Any) -> Any:
-    if not isinstance(leaf, Tensor):
-        return leaf
+    return _marked(leaf.clone()) if isinstance(leaf, Tensor) else leaf
 
-    # Marked as the data set's own memory, which no pass may use past what a loss is given.
-    copy = leaf.clone()
-    mark_dataset(copy)
-    return copy
+
+def _marked(leaf: Any) -> Any:
+    # As the data set's own memory, which no pass may use past what a loss is given.
+    if isinstance(leaf, Tensor):
+        mark_dataset(leaf)
+    return leaf
 
 
 def _misuse(got: str, do: str) -> SampleMisuse:

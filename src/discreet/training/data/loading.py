@@ -39,6 +39,7 @@ from discreet.training.data.collating import Collate, NumberedRows, at_once, fet
 from discreet.training.data.datasets import Marking, map_style
 from discreet.training.data.seeding import SeedUse, derived
 from discreet.training.data.signature import Signature
+from discreet.training.data.trees import Portion
 
 __all__ = ["Choice", "Loading", "Seed"]
 
@@ -110,8 +111,8 @@ class Loading:
         return cls(map_style(source), default_collate if collate is None else collate, count)
 
     @property
-    def in_new_memory(self) -> bool:
-        """Whether batches share no memory with the data set, nor with each other."""
+    def is_rows(self) -> bool:
+        """Whether a batch is rows of tensors and nothing else: no code of the user's makes it."""
         return at_once(self.dataset, self.collate)
 
     def fetch(self, entries: NDArray[np.int64]) -> Any:
@@ -147,16 +148,16 @@ class Loading:
         marking = Marking(self.dataset, public)
         marking.renew()
         # Rows of tensors need no worker: nothing of the user's runs to select them.
-        runs_code = not self.in_new_memory
+        runs_code = not self.is_rows
         load = self._ahead if self.workers and runs_code else self._here
 
         # All batches must be like the first that has records: an empty sample has no structure.
         signature: Signature | None = None
         with closing(load(samples, choose, seed)) as loaded:
             for batch in loaded:
-                if batch.collated is not None:
-                    signature = signature or Signature.of(batch.collated)
-                    signature.check(batch.collated)
+                if batch.portion is not None:
+                    signature = signature or Signature.of(batch.portion.batch)
+                    signature.check(batch.portion.batch)
                     # What was loaded to fetch these entries; workers load in memory of their own.
                     if runs_code and not self.workers:
                         marking.renew()
@@ -167,13 +168,20 @@ class Loading:
         looks = _Looks()
         for sample in samples:
             entries, rows = choose(sample)
-            data = None
-            if entries.size:
-                # Nothing is drawn at random where rows are only copied.
-                own_seed = 0 if self.in_new_memory else seed(sample)
-                look = looks.due(entries.size)
-                data = fetched_apart(self.dataset, entries, self.collate, seed=own_seed, look=look)
-            yield Batch(sample, data, rows)
+            portion = self._portion(entries, sample, seed, looks) if entries.size else None
+            yield Batch(sample, portion, rows)
+
+    def _portion(
+        self, entries: NDArray[np.int64], sample: Sample, seed: Seed, looks: _Looks
+    ) -> Portion:
+        # Rows of tensors are fetched by the passes, each into its own places: once, and into memory
+        # that a loss may write into. Nothing is drawn at random there.
+        if self.is_rows:
+            dataset: Any = self.dataset
+            return Portion(list(dataset.tensors), torch.from_numpy(entries))
+
+        look, own_seed = looks.due(entries.size), seed(sample)
+        return Portion(fetched_apart(self.dataset, entries, self.collate, seed=own_seed, look=look))
 
     def _ahead(self, samples: Iterator[Sample], choose: Choice, seed: Seed) -> Generator[Batch]:
         """Batches that workers have fetched before they are asked for."""
@@ -196,7 +204,7 @@ class Loading:
             if isinstance(data, ModelError):
                 raise data
             waited = orders.waiting.popleft()
-            yield Batch(waited.sample, data, waited.rows)
+            yield Batch(waited.sample, Portion(data), waited.rows)
 
         # What stopped the drawing of samples, after all batches that came before it.
         if orders.failure is not None:

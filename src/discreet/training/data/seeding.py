@@ -9,15 +9,17 @@ must not be seeded with a number that others know.
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from functools import partial
-from typing import TypeAlias
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
 __all__ = [
@@ -41,6 +43,8 @@ class SeedUse(IntEnum):
     PASSES = 4
     SHARED = 5
 
+
+_WORDS = 625  # 624 words of a Mersenne Twister, and the place of the next one
 
 Begin: TypeAlias = Callable[[SeedUse], None]
 """Lets the global generators begin with the numbers of one use, also a second time."""
@@ -84,12 +88,79 @@ def _torch_kept() -> Iterator[Callable[[int], object]]:
 def _others_kept() -> Iterator[None]:
     """Keep the states of Python's and NumPy's global generators."""
     of_random = random.getstate()
-    of_numpy = np.random.get_state()  # noqa: NPY002  (what losses draw from)
+    memory = _memory_of(np.random.get_bit_generator())
+    of_numpy = _numpy_kept() if memory is None else _numpy_copied(memory)
+
+    with of_numpy:
+        try:
+            yield
+        finally:
+            random.setstate(of_random)
+
+
+@contextmanager
+def _numpy_kept() -> Iterator[None]:
+    """Keep the state of NumPy's global generator, in NumPy's own way."""
+    before = np.random.get_state()  # noqa: NPY002  (what losses draw from)
     try:
         yield
     finally:
-        random.setstate(of_random)
-        np.random.set_state(of_numpy)  # noqa: NPY002
+        np.random.set_state(before)  # noqa: NPY002
+
+
+@contextmanager
+def _numpy_copied(memory: NDArray[np.uint32]) -> Iterator[None]:
+    """Keep it as a copy of its memory: NumPy makes objects of 624 words, which takes as long as the
+    pass of a small model.
+
+    Args:
+        memory: of its bits.
+    """
+    bits = np.random.get_bit_generator()
+    before = memory.copy()
+    spare = _take_spare(memory)
+
+    try:
+        yield
+    finally:
+        _take_spare(memory)
+        memory[:] = before
+
+        # Seldom: somebody has drawn an odd number of normal numbers, or exchanged the bits.
+        if spare is not None or np.random.get_bit_generator() is not bits:
+            normal = (0, 0.0) if spare is None else (1, spare)
+            np.random.set_state(("MT19937", before[:-1], int(before[-1]), *normal))  # noqa: NPY002
+
+
+@lru_cache(1)
+def _memory_of(bits: Any) -> NDArray[np.uint32] | None:
+    """Where the state of a Mersenne Twister lies: its words, and which comes next; None of other
+    bits, or if another version of NumPy has it in another form.
+    """
+    if type(bits) is not np.random.MT19937:
+        return None
+
+    # The bits are held by the cache, and own this memory.
+    words = ctypes.c_uint32 * _WORDS
+    memory = np.ctypeslib.as_array(words.from_address(bits.ctypes.state_address))
+    known: Any = bits.state["state"]
+    is_known = np.array_equal(memory, [*known["key"], known["pos"]])
+    return memory if is_known else None
+
+
+def _take_spare(memory: NDArray[np.uint32]) -> float | None:
+    """Take out the normal number that NumPy's global generator has in store, as these are made in
+    pairs; None if there is none. Its bits are where they were.
+    """
+    before = memory.copy()
+    number = np.random.standard_normal()  # noqa: NPY002
+    if np.array_equal(memory, before):  # nothing was drawn for it
+        return number
+
+    # It was made now, and the other one of its pair is in store.
+    np.random.standard_normal()  # noqa: NPY002
+    memory[:] = before
+    return None
 
 
 @contextmanager

@@ -195,14 +195,18 @@ def check_rows(batch: Any, records: int) -> None:
             )
 
     if set(map(_row_count, parts)) - {None} != {records}:
-        raise ModelError(
-            expected="a batch in which every tensor has one row for each record",
-            got="other numbers of rows",
-            do=(
-                "Collate one row per record; keep constants out of the batch. A row is what is "
-                "protected, not a token."
-            ),
-        )
+        raise _other_rows()
+
+
+def _other_rows() -> ModelError:
+    return ModelError(
+        expected="a batch in which every tensor has one row for each record",
+        got="other numbers of rows",
+        do=(
+            "Collate one row per record; keep constants out of the batch. A row is what is "
+            "protected, not a token."
+        ),
+    )
 
 
 @final
@@ -218,9 +222,34 @@ class Portion:
     batch: Any
     places: Tensor | None = None
 
+    @classmethod
+    def of(cls, batch: Any) -> Portion:
+        """A batch as a portion: all of its rows, if it is none already."""
+        return batch if isinstance(batch, cls) else cls(batch)
+
     def take(self, rows: Tensor) -> Any:
         """These of its rows, in new memory."""
         return select(self.batch, rows if self.places is None else self.places[rows])
+
+    def at(self, rows: Tensor | None) -> Portion:
+        """These of its rows, not fetched yet; None for all as they are."""
+        if rows is None or self.places is None:
+            return self if rows is None else Portion(self.batch, rows)
+
+        return Portion(self.batch, self.places[rows])
+
+    def check_rows(self, records: int) -> None:
+        """Refuse a portion that does not have one row for each record.
+
+        Raises:
+            ModelError: other numbers of rows, or an object, whose records nobody can tell apart.
+        """
+        if self.places is None:
+            check_rows(self.batch, records)
+
+        # There are as many rows as places, in every leaf.
+        elif len(self.places) != records:
+            raise _other_rows()
 
 
 # --- leaves replaced ---

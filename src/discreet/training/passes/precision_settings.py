@@ -62,10 +62,14 @@ def refuse_short_formats(device: torch.device) -> None:
     Raises:
         NumericsError: there is such a setting; the message names it.
     """
-    # Read in every step (T13): a setting may change while a run goes on.
-    settings = [*_settings_for(device.type), *map(_variable, _VARIABLES)]
-    short = [setting for setting in settings if setting.read() not in _LONG]
+    # Read in every step (T13): a setting may change while a run goes on. Of most nothing is asked
+    # but their value.
+    readers = _readers_for(device.type)
+    if all(read() in _LONG for read in readers):
+        return
 
+    settings = _settings_for(device.type)
+    short = [setting for setting in settings if setting.read() not in _LONG]
     if short:
         names = ", ".join(setting.name for setting in short)
         remedies = "; ".join(setting.remedy for setting in short)
@@ -115,7 +119,13 @@ def _settings_for(device_type: str) -> Sequence[_Setting]:
         settings.append(_flag("torch.backends.mkldnn.allow_tf32", "_get_onednn_allow_tf32"))
 
     # What this version of torch does not have cannot be set.
-    return list(filter(None, settings))
+    return [*filter(None, settings), *map(_variable, _VARIABLES)]
+
+
+@cache
+def _readers_for(device_type: str) -> Sequence[Callable[[], object]]:
+    """What reads each of these settings."""
+    return [setting.read for setting in _settings_for(device_type)]
 
 
 def _cuda_settings() -> list[_Setting | None]:

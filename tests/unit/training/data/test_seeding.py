@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.random import mtrand
 
+from discreet.training.data import seeding
 from discreet.training.data.seeding import SeedUse, derived, seeded, shared_numbers
 
 
@@ -93,3 +94,53 @@ def test_a_generator_on_numpys_own_bits_follows_and_is_put_back() -> None:
         begin()
         assert own.random() == numbers
     assert state() == before
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 2, 3])
+@pytest.mark.parametrize("drawn_inside", [0, 1, 2])
+def test_normal_numbers_in_store_are_put_back_too(drawn: int, drawn_inside: int) -> None:
+    """NumPy makes them in pairs: one that was made of the secret seed must not come out later."""
+    np.random.seed(3)
+    np.random.standard_normal(drawn)
+    expected = np.random.RandomState(3)
+    expected.standard_normal(drawn)
+
+    before = full_state()
+    with shared_numbers(5) as begin:
+        begin()
+        numbers = np.random.standard_normal(4)
+        begin()
+        assert np.random.standard_normal(4).tolist() == numbers.tolist()
+        np.random.standard_normal(drawn_inside)
+    assert full_state() == before
+    assert np.random.standard_normal(3).tolist() == expected.standard_normal(3).tolist()
+
+
+def full_state() -> tuple[Any, ...]:
+    name, key, position, has_spare, spare = np.random.get_state(legacy=True)
+    return name, key.tolist(), position, has_spare, spare if has_spare else None
+
+
+def test_bits_of_another_kind_are_kept_in_numpys_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seeding._memory_of(np.random.PCG64(1)) is None
+
+    monkeypatch.setattr(seeding, "_memory_of", lambda _: None)
+    before = full_state()
+    with shared_numbers(5) as begin:
+        begin()
+        np.random.standard_normal()
+    assert full_state() == before
+
+
+def test_bits_that_a_loss_exchanges_are_put_back() -> None:
+    bits = np.random.get_bit_generator()
+    before = full_state()
+    try:
+        with shared_numbers(5) as begin:
+            begin()
+            np.random.standard_normal()
+            np.random.set_bit_generator(np.random.MT19937(9))
+        assert full_state() == before
+    finally:
+        np.random.set_bit_generator(bits)
+    assert full_state() == before

@@ -11,6 +11,7 @@ from transformers import BatchEncoding
 
 from discreet.errors import ModelError
 from discreet.training.data.trees import (
+    Portion,
     begun,
     check_rows,
     count_rows,
@@ -72,6 +73,21 @@ def test_rows_are_those_of_every_leaf() -> None:
     assert chosen["scale"] == 3
     assert float(chosen["constant"]) == 2.0
     assert chosen["empty"] == ()
+
+
+def test_a_portion_has_the_rows_of_its_places() -> None:
+    whole = Portion.of([torch.arange(10, 16), torch.arange(6.0)])
+    assert Portion.of(whole) is whole
+    part = whole.at(torch.tensor([5, 1, 1]))
+    assert whole.at(None) is whole
+    assert part.batch is whole.batch
+
+    # Places of places: nothing is fetched before it is taken.
+    for portion in (part, whole.at(torch.tensor([1, 5, 0])).at(torch.tensor([1, 0, 0]))):
+        assert portion.take(torch.tensor([0, 2]))[0].tolist() == [15, 11]
+        portion.check_rows(3)
+        with pytest.raises(ModelError, match="other numbers of rows"):
+            portion.check_rows(6)
 
 
 def test_one_row_holds_nothing_of_another() -> None:

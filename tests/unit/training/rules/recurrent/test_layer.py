@@ -2,7 +2,6 @@
 gradients of the weights.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
