@@ -32,6 +32,7 @@ from discreet.training.rules.weights import (
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.states import Mixed, OneByOne, Rows, Stumbled
+from discreet.training.tables.rows import other_use
 
 __all__ = ["Tape"]
 
@@ -204,6 +205,8 @@ class Tape(Doors):
 
     def _meeting(self, number: int, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._call(number, func, args, kwargs)
+        if self.uses.tables:
+            self._refuse_other_use(call)
         if any(rows is not None for rows in call.axes.values()):
             return self._taped(call)
 
@@ -238,6 +241,18 @@ class Tape(Doors):
             # A record may have caused it: a loss that catches it and goes on is refused (T07).
             self.proof.note_error(call.name)
             raise
+
+    def _refuse_other_use(self, call: Call) -> None:
+        """Refuse a table anywhere but where records look up its rows."""
+        ids = call.get(1, "indices")
+        if call.name == "embedding" and call.axes.get(id(ids)) is not None:
+            return
+
+        # What gives no tensor, such as a shape, reads no row.
+        for value in call.values():
+            for leaf, _ in sources_of(value, self._parameters):
+                if leaf in self.uses.tables and not call.name.startswith("__get__"):
+                    raise other_use(leaf, f"{call.name}()")
 
     def _derived(self, call: Call) -> Any:
         """A value meets constants: what comes out is a value too."""
