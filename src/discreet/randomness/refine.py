@@ -53,7 +53,7 @@ def refine(
     number: int,
     words: NDArray[np.uint64],
     scale: float,
-    limit: int = LARGEST,
+    limit: int | None = None,
 ) -> int:
     """Decide the noise integer of one number, exactly.
 
@@ -72,13 +72,14 @@ def refine(
         number: its position in the stream.
         words: w_0, or w_0 ... w_5 where w_0 is outside [secret].
         scale: standard deviation, as the rational that the float is [grid units, public].
-        limit: integers from here on are refused.
+        limit: integers from here on are refused; 2^52 if None.
 
     Raises:
-        NumericsError: noise of `limit` (2^52) or more, or more than 1,000 attempts or rounds. None has a
-            probability above 2^-800.
+        NumericsError: noise of `limit` or more, or more than 1,000 attempts or rounds. For a limit
+            of 2^52 and more, none has a probability above 2^-800.
     """
     expansions = _Expansions(stream, number, words)
+    most = LARGEST if limit is None else limit
 
     for n in range(_MOST):
         attempt = _Attempt(expansions, 2 * n)
@@ -86,7 +87,7 @@ def refine(
             nearest = attempt.nearest(scale)
 
             # Neither saturated nor drawn again, either of which would change the law.
-            if nearest >= limit:
+            if nearest >= most:
                 break
 
             return -nearest if attempt.negative else nearest

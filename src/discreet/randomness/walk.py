@@ -39,7 +39,7 @@ _LARGEST = 2.0**34
 _EXACT_BITS = range(48, 512, 64)
 
 # Bits of the unit that is rounded to, below the noise of a step with the largest weight.
-_FINENESS = 3
+_FINENESS = 4
 
 # Blocks of the child "further" for one number: five words, and one that nobody reads.
 _FURTHER_BLOCKS = (FURTHER + 1) // 2
@@ -49,14 +49,14 @@ _Floats: TypeAlias = NDArray[np.float64]
 _Words: TypeAlias = NDArray[np.uint64]
 
 
-class Node(NamedTuple):
+class _Node(NamedTuple):
     """A normal of the walk: its label, and the square of its coefficient in B_t."""
 
     label: str
     square: Fraction
 
 
-Path: TypeAlias = tuple[Node, ...]
+Path: TypeAlias = tuple[_Node, ...]
 """The normals that B_t is made of; public."""
 
 
@@ -86,7 +86,7 @@ class Clock:
         if not now:
             return ()
 
-        nodes = [Node("end", Fraction(now * now, times[last]))]
+        nodes = [_Node("end", Fraction(now * now, times[last]))]
         while first < step < last:
             middle = (first + last) // 2
             before, after = times[middle] - times[first], times[last] - times[middle]
@@ -99,14 +99,14 @@ class Clock:
                 rise, side, first = times[last] - now, after, middle
             if rise:
                 square = Fraction(rise * rise * before * after, side * side * (before + after))
-                nodes.append(Node(label, square))
+                nodes.append(_Node(label, square))
 
         return tuple(node for node in nodes if node.square)
 
     def shortcut(self, step: int) -> Path:
         """Give the path of rows that were never read: one normal, for the end of a series."""
         now = self._times[step]
-        return (Node("settled", Fraction(now)),) if now else ()
+        return (_Node("settled", Fraction(now)),) if now else ()
 
 
 @final
@@ -261,7 +261,7 @@ class Walk:
                 return _wrapped(nearest)
 
         raise NumericsError(
-            expected=f"a rounding that is decided within {_EXACT_BITS[-1]} bits",
+            expected=f"a rounding that is decided within {_EXACT_BITS.stop} bits",
             got="a sequence of bits that no working generator gives",
             do="Do not use this machine: its cipher or its memory is broken.",
         )
@@ -272,12 +272,12 @@ class Walk:
 
         return self._nodes[label]
 
-    def _square(self, node: Node) -> Fraction:
-        """c^2: of the coefficient, with the scale, in the unit that is rounded to."""
-        return node.square * self._scale**2 / 4**self.shift
+    def _square(self, node: _Node) -> Fraction:
+        """Square the coefficient c, with the scale, in the unit that is rounded to."""
+        return node.square * self._scale * self._scale / (1 << 2 * self.shift)
 
-    def _coefficient(self, node: Node) -> float:
-        """c 2^-29, rounded once; exact to 2^-120 before that."""
+    def _coefficient(self, node: _Node) -> float:
+        """Give c 2^-29, rounded once; exact to 2^-120 before that."""
         square = self._square(node)
         return isqrt((square.numerator << 240) // square.denominator) / (1 << 120 + _BITS)
 

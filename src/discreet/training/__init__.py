@@ -19,7 +19,7 @@ from discreet.training.extras.losses import losses
 from discreet.training.extras.scattering import Scattering
 from discreet.training.run import PrivateRun
 from discreet.training.shown.logs import CsvLog, Logged, TensorBoardLog
-from discreet.training.tables.declared import Table
+from discreet.training.tables.declared import SparseTable
 
 __all__ = [
     "Batch",
@@ -31,7 +31,7 @@ __all__ = [
     "Problem",
     "Problems",
     "Scattering",
-    "Table",
+    "SparseTable",
     "TensorBoardLog",
     "WeightAverage",
     "augmented",

@@ -34,7 +34,7 @@ from discreet.training.rules.call import Use
 from discreet.training.rules.weights import ViewOf, sources_of
 from discreet.training.separation.states import OneByOne, Stumbled
 from discreet.training.state.reach import modules_of, parameters_of
-from discreet.training.tables.tables import Tables
+from discreet.training.tables.tables import RunTables
 
 __all__ = ["USER_ERRORS", "Engine", "Loss", "trained"]
 
@@ -93,10 +93,10 @@ class Engine:
         batch_norm: PrivateBatchNorm | None = None,
         memory_budget: int = _BUDGET,
         form: str | None = None,
-        tables: Tables | None = None,
+        tables: RunTables | None = None,
     ) -> None:
         self.model = model
-        self.tables = Tables() if tables is None else tables
+        self.tables = RunTables() if tables is None else tables
         self.batch_norm = PrivateBatchNorm(nn.Module()) if batch_norm is None else batch_norm
         self.parameters = trained(model)
         self._trained = {id(parameter) for parameter in self.parameters.values()}

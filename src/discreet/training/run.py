@@ -50,8 +50,8 @@ from discreet.training.rehearsal import own_names, rehearse
 from discreet.training.shown.logs import Log
 from discreet.training.shown.monitor import Monitor
 from discreet.training.step import Stepping
-from discreet.training.tables.declared import Table
-from discreet.training.tables.tables import Tables
+from discreet.training.tables.declared import SparseTable
+from discreet.training.tables.tables import RunTables
 from discreet.units import Guarantee, Numerics, Parameters
 
 __all__ = ["PrivateRun"]
@@ -82,7 +82,7 @@ class PrivateRun:
             `Canaries` are entries of the data set, `GradientCanaries` further records of the plan
             that the engine makes up. Such a run has no checkpoints.
         tables: parameters of which a step touches few rows, by name: the run updates them itself,
-            and a step costs what it touches (see `Table`). They hold NaN between steps, until
+            and a step costs what it touches (see `SparseTable`). They hold NaN between steps, until
             `settle`, `state_dict`, `save` or the end of the loop. Not with canaries.
         logs: called after every release with released values, such as `CsvLog`.
         microbatch: records of one pass; by default as many as memory allows.
@@ -99,7 +99,7 @@ class PrivateRun:
         budget: HasTerms | None = None,
         statistics: Mapping[str, int] | None = None,
         canaries: Canaries | GradientCanaries | None = None,
-        tables: Mapping[str, Table] | None = None,
+        tables: Mapping[str, SparseTable] | None = None,
         logs: Sequence[Log] = (),
         microbatch: int | None = None,
         memory_budget: int = 2**31,
@@ -116,7 +116,7 @@ class PrivateRun:
         refuse_parallel(model)
 
         # An eighth of the memory is for gradients of single records.
-        self._tables = Tables(tables, model, trained(model))
+        self._tables = RunTables(tables, model, trained(model))
         self._engine = Engine(
             model, batch_norm=norms, memory_budget=memory // 8, tables=self._tables
         )

@@ -44,7 +44,7 @@ from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows, SharedDraws, Stumbled
 from discreet.training.state.moved import Moved
-from discreet.training.tables.tables import Tables
+from discreet.training.tables.tables import RunTables
 
 __all__ = ["Finish", "Loss", "Passes"]
 
@@ -77,10 +77,10 @@ class Passes:
         model: nn.Module,
         parameters: Mapping[str, Tensor],
         batch_norm: PrivateBatchNorm,
-        tables: Tables,
+        tables: RunTables | None = None,
     ) -> None:
         self._model = model
-        self._tables = tables
+        self._tables = RunTables() if tables is None else tables
         self._parameters = dict(parameters)
         self._batch_norm = batch_norm
         self._no_guess: set[int] = set()

@@ -21,7 +21,7 @@ from discreet.training.rules.weights import Region, Value, ViewOf
 from discreet.training.separation.marks import no_functions, out_of_sight, writes_of
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
-from discreet.training.tables.tables import Tables
+from discreet.training.tables.tables import RunTables
 
 __all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess", "own_rule"]
 
@@ -29,7 +29,7 @@ __all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess", "own_rule"]
 Make: TypeAlias = Callable[[Tensor], Factor]
 """From the gradient of an output to the factor of a value."""
 
-_NO_TABLES = Tables()
+_NO_TABLES = RunTables()
 
 
 class WrongGuess(OneByOne):
@@ -88,7 +88,7 @@ class Uses:
         device: torch.device,
         finish: Callable[[Use, Factor], Factor],
         hold: Callable[[Tensor, int], None] | None = None,
-        tables: Tables = _NO_TABLES,
+        tables: RunTables = _NO_TABLES,
     ) -> None:
         self.proof = proof
         self.tables = tables

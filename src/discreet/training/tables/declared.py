@@ -9,7 +9,7 @@ from typing import final
 from discreet import _validate as check
 from discreet.errors import ParameterError
 
-__all__ = ["Table"]
+__all__ = ["SparseTable"]
 
 # Learning rates that differ are whole multiples of 1/1024 of the largest: so sums of weighted
 # integers stay exact.
@@ -18,7 +18,7 @@ _RESOLUTION = 2**10
 
 @final
 @dataclass(frozen=True, slots=True)
-class Table:
+class SparseTable:
     """The update of a table of which a step touches few rows: plain SGD, no momentum, no decay.
 
     With it, a step costs what it touches: a row gets the noise of the steps that it missed when it
@@ -31,7 +31,7 @@ class Table:
     | one for each step | each as a multiple of 1/1024 of the largest, the nearest |
     | negative, NaN, infinite, all zero | `ParameterError` |
 
-    >>> Table(learning_rate=0.5).weights(2), Table(learning_rate=[0.5, 0.25]).weights(2)
+    >>> SparseTable(learning_rate=0.5).weights(2), SparseTable(learning_rate=[0.5, 0.25]).weights(2)
     ((1, 1), (1024, 512))
 
     Args:
@@ -43,10 +43,10 @@ class Table:
     def __post_init__(self) -> None:
         rates = self.learning_rate
         listed = list(rates) if isinstance(rates, Sequence) else [rates]
-        checked = tuple(check.real("Table", "learning_rate", rate) for rate in listed)
+        checked = tuple(check.real("SparseTable", "learning_rate", rate) for rate in listed)
         if not checked or min(checked) < 0.0 or max(checked) == 0.0:
             raise ParameterError(
-                owner="Table",
+                owner="SparseTable",
                 name="learning_rate",
                 expected="numbers that are 0 or larger, and not all 0",
                 got=repr(rates)[:80],
@@ -67,7 +67,7 @@ class Table:
 
         if len(rates) != steps:
             raise ParameterError(
-                owner="Table",
+                owner="SparseTable",
                 name="learning_rate",
                 expected=f"one number, or one for each of the plan's {steps} steps",
                 got=f"{len(rates)} numbers",

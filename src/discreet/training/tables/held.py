@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from discreet.errors import SampleMisuse
-from discreet.randomness.walk import Clock, Path, Walk
+from discreet.randomness.walk import Path, Walk
 
 __all__ = ["HeldTable", "Series"]
 
@@ -124,7 +124,10 @@ class HeldTable:
         series = self._checked()
         self._whole = False
         weight = series.walk.clock.weights[self._step]
-        self._sums[self._slots_of(rows)] += weight * integers
+
+        # First the slots: for new ones, sums move to other memory.
+        slots = self._slots_of(rows)
+        self._sums[slots] += weight * integers
         self._step += 1
         self._whole = True
 

@@ -71,6 +71,6 @@ def other_use(leaf: str, use: str) -> ModelError:
     return ModelError(
         expected=f"the table {leaf.removeprefix('grad/')} in torch.nn.functional.embedding alone, "
         "with ids of records",
-        got=f"{use}, for which all rows would have to be read",
+        got=f"another use: {use}",
         do="Leave it out of PrivateRun(..., tables=...): then every step has noise on all rows.",
     )

@@ -17,17 +17,17 @@ from discreet.errors import ParameterError
 from discreet.mechanisms import Group
 from discreet.randomness.walk import Clock, Walk
 from discreet.training.state.reach import modules_of, parameters_of
-from discreet.training.tables.declared import Table
+from discreet.training.tables.declared import SparseTable
 from discreet.training.tables.held import HeldTable, Series
 from discreet.training.tables.rows import RowSums
 
-__all__ = ["Tables"]
+__all__ = ["RunTables"]
 
 _OWNER = "PrivateRun"
 
 
 @final
-class Tables:
+class RunTables:
     """The tables of one run; of most runs there are none.
 
     Args:
@@ -41,7 +41,7 @@ class Tables:
 
     def __init__(
         self,
-        declared: Mapping[str, Table] | None = None,
+        declared: Mapping[str, SparseTable] | None = None,
         model: nn.Module | None = None,
         parameters: Mapping[str, Tensor] | None = None,
     ) -> None:
@@ -50,7 +50,7 @@ class Tables:
             for name in declared or {}
         }
         self._declared = {
-            f"grad/{name}": check.instance(_OWNER, "tables", table, Table)
+            f"grad/{name}": check.instance(_OWNER, "tables", table, SparseTable)
             for name, table in (declared or {}).items()
         }
         self._held = {leaf: HeldTable(table) for leaf, table in self._parameters.items()}
@@ -221,7 +221,8 @@ class Tables:
         tables = {id(parameter) for parameter in self._parameters.values()}
         for module in modules_of(model):
             if any(id(parameter) in tables for parameter in parameters_of(module)):
-                self._handles.append(module.register_state_dict_pre_hook(self._before_state_dict))
+                register: Any = module.register_state_dict_pre_hook
+                self._handles.append(register(self._before_state_dict))
 
     def _before_state_dict(self, *_: Any) -> None:
         self.settle()
