@@ -227,7 +227,7 @@ class Engine:
         try:
             contributed = self._together(row_loss, rows, mask, copies) if reason is None else None
             if contributed is None:
-                self._refuse_tables()
+                self._refuse_tables(reason or self.one_by_one)
                 yield from self._one_by_one(row_loss, rows, mask, copies)
             else:
                 yield contributed
@@ -235,12 +235,12 @@ class Engine:
             contributed = None
             self._passes.traces.erase()
 
-    def _refuse_tables(self) -> None:
+    def _refuse_tables(self, reason: str | None) -> None:
         """Records one by one would have a gradient of the size of a table each."""
         if self.tables:
             raise ModelError(
                 expected="passes over all records at once, for a run with tables",
-                got=f"records that are computed one by one: {self.one_by_one}",
+                got=f"records that are computed one by one: {reason}",
                 do="Change what is named, or leave out tables=: then every step has noise on all "
                 "rows. Nothing was released.",
             )
