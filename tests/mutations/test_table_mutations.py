@@ -28,8 +28,7 @@ def rounded_per_visit(self: Any, rows: NDArray[np.int64]) -> None:
     """The noise of the steps that a row missed is drawn and rounded by itself."""
     slots = self._slots_of(rows)
     if not hasattr(self, "held"):
-        self.held: dict[int, NDArray[np.float64]] = {}
-        self.read_at: dict[int, int] = {}
+        self.held, self.read_at = {}, {}
     for row, slot in zip(rows.tolist(), slots.tolist(), strict=True):
         missed = self._step - self.read_at.get(row, 0)
         noise = 0.3 * missed**0.5 * _noise.standard_normal(self._sums.shape[1])
@@ -42,7 +41,7 @@ def noise_of_visits(self: Any, rows: NDArray[np.int64]) -> None:
     """A row gets the noise of as many steps as it was read in."""
     slots = self._slots_of(rows)
     if not hasattr(self, "reads"):
-        self.reads: dict[int, int] = {}
+        self.reads = {}
     for row, slot in zip(rows.tolist(), slots.tolist(), strict=True):
         self.reads[row] = min(self.reads.get(row, 0) + 1, len(self._series.walk.clock.weights))
         path = self._series.walk.clock.path(self.reads[row])
@@ -122,7 +121,7 @@ MUTATIONS = [
         f"{RUN}::test_any_other_use_of_a_table_is_refused_by_name[data]",
     ),
     Mutation(
-        "what float64 cannot decide is rounded all the same",
+        "P25 what float64 cannot decide of a table is rounded all the same",
         replaced(walk, "_threshold", lambda _: 0.5),
         f"{WALK}::test_coarse_normals_round_alike",
     ),

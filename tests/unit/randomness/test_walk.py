@@ -56,7 +56,7 @@ def test_a_path_has_at_most_one_normal_for_each_halving() -> None:
     clock = Clock((1,) * 1000)
     assert max(len(clock.path(step)) for step in range(1001)) == 11
     assert clock.path(0) == ()
-    assert [(node.label, node.square) for node in clock.shortcut(10)] == [("settled", 10)]
+    assert [(node.label, node.square) for node in clock.shortcut(10)] == [("settled", Fraction(10))]
     assert clock.shortcut(0) == ()
 
 

@@ -79,10 +79,9 @@ def test_rows_are_hidden_between_steps() -> None:
         read(table, 3)
         step(table, 3)
         assert bool(parameter.isnan().all())
-    assert not table.is_open
     table.settle()
-    assert table.is_open
     assert not bool(parameter.isnan().any())
+    assert table.is_open
 
 
 def test_a_view_of_the_table_from_before_sees_nothing() -> None:
