@@ -259,6 +259,7 @@ class Engine:
         # that it has none.
         row = made_up(portion.take(torch.arange(1)))
         rows = select(row, torch.zeros(records, dtype=torch.long))
+        self.tables.settle()
         try:
             self._passes.plain(loss, rows, records)
         except USER_ERRORS as error:
@@ -425,6 +426,7 @@ class Engine:
         """A forward and a backward pass as torch does them, without a trace: to see how long they
         take.
         """
+        self.tables.settle()
         self._passes.plain(loss, batch, records)
 
     def rehearse(self, loss: Loss, batch: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -466,6 +468,8 @@ class Engine:
         if count == 1:
             return None
 
+        # Torch's own gradients need the numbers of tables in their parameters.
+        self.tables.settle()
         try:
             trial = self._passes.trial(loss, rows, count)
         except Stumbled as failure:  # the rules, not the records: in earnest it would be the same

@@ -117,6 +117,17 @@ def test_settling_in_between_changes_no_step() -> None:
     assert torch.allclose(weights(model), weights(trained(plan(steps=4))), atol=2e-5)
 
 
+def test_a_change_of_mode_is_tried_out_on_settled_tables() -> None:
+    """On NaN the rules would not agree with torch, and records would be computed one by one."""
+
+    def turned(run: PrivateRun, model: nn.Module) -> None:
+        model.train(run.step % 2 == 0)
+
+    its = plan(steps=4)
+    model = trained(its, TABLES, each=turned)
+    assert torch.allclose(weights(model), weights(trained(its)), atol=2e-5)
+
+
 @pytest.mark.parametrize("settled", [False, True])
 def test_p25_rows_have_the_noise_of_all_steps_whether_they_were_read_or_not(settled: bool) -> None:
     """The standard deviation of a step is RATE * 4.0 / 20; a scale that is 20 % off is ten standard
