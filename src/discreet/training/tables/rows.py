@@ -14,7 +14,7 @@ from torch import Tensor
 from discreet.errors import ModelError
 from discreet.training.factors.factors import Factor, Lookups
 
-__all__ = ["RowSums"]
+__all__ = ["RowSums", "other_use"]
 
 
 @final
