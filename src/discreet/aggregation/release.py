@@ -55,6 +55,9 @@ class Release(Mapping[str, NDArray[np.float64]]):
         for group, noised in groups:
             divisor = group.divisor(expected_batch_size)
             for leaf, scale in zip(group.leaves, group.scales, strict=True):
+                # A table is released where its rows are read.
+                if leaf not in noised:
+                    continue
                 sums[leaf] = noised[leaf]
 
                 # In place, as the sums of a large model fill its memory; most leaves have scale 1.

@@ -425,6 +425,14 @@ class Session:
         """
         return self._source.stream(Purpose.NOISE, step=self.number(sample), lane=lane)
 
+    def table_stream(self, number: int, lane: int) -> Stream:
+        """Give out the stream for the noise of a table from the sample of this number on. Once.
+
+        Raises:
+            RandomnessMisuse: it was given out before, or that of a later sample was.
+        """
+        return self._source.stream(Purpose.TABLE, step=number, lane=lane)
+
     def slots_stream(self, sample: Sample, lane: int) -> Stream:
         """Give out the stream for the slots of one group's records. Once, as `noise_stream`."""
         return self._source.stream(Purpose.SLOTS, step=self.number(sample), lane=lane)

@@ -21,7 +21,7 @@ try:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
     from cryptography.hazmat.primitives.ciphers.algorithms import AES256
-    from cryptography.hazmat.primitives.ciphers.modes import CTR
+    from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 except ImportError as error:  # there is no second-best generator
@@ -29,7 +29,7 @@ except ImportError as error:  # there is no second-best generator
         expected="the package 'cryptography'", got=repr(error), do="Run: pip install cryptography."
     ) from error
 
-__all__ = ["Cursor", "derive", "keystream"]
+__all__ = ["Cursor", "blocks", "derive", "keystream"]
 
 # Bytes of a word and of a block of AES: a block holds two words.
 _WORD = 8
@@ -111,6 +111,27 @@ def _fill(reveal: Callable[[], bytes], block: int, target: memoryview, cursor: C
         cursor.keep(reveal, block + len(target) // _BLOCK, cipher)
 
 
+def blocks(reveal: Callable[[], bytes], numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Compute the two words of each of these blocks of the key's stream, (N, 2).
+
+    They are those of `keystream`: in counter mode a block is the AES of its number, so here the
+    numbers themselves are encrypted, in whatever order they come.
+    """
+    _check()
+    counters = np.zeros((numbers.size, 2), ">u8")
+    counters[:, 1] = numbers
+
+    # Different counters, each by itself, as counter mode does it: no text is encrypted here.
+    cipher = Cipher(AES256(reveal()), ECB()).encryptor()  # noqa: S305
+
+    # The interface asks for room for one block more than it writes.
+    words = np.empty((numbers.size + 1, 2), np.uint64)
+    cipher.update_into(
+        counters.reshape(-1).view(np.uint8).data, words.reshape(-1).view(np.uint8).data
+    )
+    return words[:-1]
+
+
 def derive(reveal: Callable[[], bytes], *labels: str) -> bytes:
     """Derive a 32-byte key for these labels; different lists of labels give independent keys."""
     _check()
@@ -131,11 +152,14 @@ def _check() -> None:
     try:
         encryptor = Cipher(AES256(_AES_KEY), CTR(_AES_COUNTER)).encryptor()
         cipher = encryptor.update(_AES_PLAIN)
+        block = Cipher(AES256(_AES_KEY), ECB()).encryptor().update(_AES_COUNTER)  # noqa: S305
         expanded = HKDFExpand(SHA256(), 32, _HKDF_INFO).derive(_HKDF_KEY)
     except UnsupportedAlgorithm as error:
         raise _broken(repr(error)) from error
 
-    if cipher != _AES_CIPHER or expanded != _HKDF_OUT:
+    # In counter mode, the block is what is added to the plain text.
+    added = bytes(a ^ b for a, b in zip(_AES_PLAIN, _AES_CIPHER, strict=True))
+    if cipher != _AES_CIPHER or block != added or expanded != _HKDF_OUT:
         raise _broken("another answer")
     if np.dtype(np.uint64).newbyteorder("=").str != "<u8":
         raise _broken("a big-endian machine, where the words would differ")

@@ -38,6 +38,7 @@ from discreet.randomness.source import Purpose, Stream
 __all__ = [
     "GaussianNoise",
     "announce_noise",
+    "fast_paths",
     "nan_on_failure",
     "prepare",
     "release",
@@ -471,6 +472,16 @@ def _backend() -> ziggurat.Backend:
     """Choose what computes the noise fastest; few numbers do not wait for a compiler."""
     is_worth_it = _asked_for["numbers"] >= _WORTH_COMPILING
     return ziggurat.IN_NUMPY if kernels(may_compile=is_worth_it) is None else _compiled()
+
+
+def fast_paths(numbers: int) -> ziggurat.Backend:
+    """Choose what computes this many numbers on the fast paths, for noise that is not a release.
+
+    Args:
+        numbers: that are going to be computed; they count as those of releases do [public].
+    """
+    _asked_for["numbers"] += numbers
+    return _backend()
 
 
 def _flat(

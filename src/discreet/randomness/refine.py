@@ -48,7 +48,13 @@ _MOST = 1_000
 _Enclosure = tuple[int, int | None]
 
 
-def refine(stream: Stream, number: int, words: NDArray[np.uint64], scale: float) -> int:
+def refine(
+    stream: Stream,
+    number: int,
+    words: NDArray[np.uint64],
+    scale: float,
+    limit: int | None = None,
+) -> int:
     """Decide the noise integer of one number, exactly.
 
     Guarantee: the integer nearest to scale * x of the first attempt that is accepted, by the map of
@@ -66,12 +72,14 @@ def refine(stream: Stream, number: int, words: NDArray[np.uint64], scale: float)
         number: its position in the stream.
         words: w_0, or w_0 ... w_5 where w_0 is outside [secret].
         scale: standard deviation, as the rational that the float is [grid units, public].
+        limit: integers from here on are refused; 2^52 if None.
 
     Raises:
-        NumericsError: noise of 2^52 or more, or more than 1,000 attempts or rounds. None has a
-            probability above 2^-800.
+        NumericsError: noise of `limit` or more, or more than 1,000 attempts or rounds. For a limit
+            of 2^52 and more, none has a probability above 2^-800.
     """
     expansions = _Expansions(stream, number, words)
+    most = LARGEST if limit is None else limit
 
     for n in range(_MOST):
         attempt = _Attempt(expansions, 2 * n)
@@ -79,7 +87,7 @@ def refine(stream: Stream, number: int, words: NDArray[np.uint64], scale: float)
             nearest = attempt.nearest(scale)
 
             # Neither saturated nor drawn again, either of which would change the law.
-            if nearest >= LARGEST:
+            if nearest >= most:
                 break
 
             return -nearest if attempt.negative else nearest

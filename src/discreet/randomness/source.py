@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from discreet import _process
 from discreet import _validate as check
 from discreet.errors import ParameterError, RandomnessMisuse, RandomnessUnavailable
-from discreet.randomness._cipher import Cursor, derive, keystream
+from discreet.randomness._cipher import Cursor, blocks, derive, keystream
 from discreet.units import Randomness
 
 __all__ = ["Purpose", "SharedSecret", "Source", "Stream"]
@@ -53,6 +53,9 @@ class Purpose(Enum):
 
     # What a data set draws at random while the entries of a sample are fetched.
     ENTRIES = "entries"
+
+    # Noise of a table over many steps, drawn where its rows are read.
+    TABLE = "table"
 
 
 _COPIED = _process.Misuse(
@@ -169,13 +172,31 @@ class Stream(_process.SingleUse, copied=_COPIED):
                 do="Take another stream.",
             )
 
-        # Either refuses a fork and a spent stream, also where the cursor holds a cipher already.
+        keystream(self._words_key().reveal, start, out, cursor)
+
+    def blocks(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Read the blocks of these numbers, in any order: words 2 n and 2 n + 1 in row n, (N, 2).
+
+        Raises:
+            RandomnessMisuse: a number below 0, or a word that the stream does not have.
+        """
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < _MOST_WORDS // 2:
+            raise RandomnessMisuse(
+                expected=f"blocks 0 ... {_MOST_WORDS // 2 - 1} of a stream",
+                got="another number",
+                do="Take another stream.",
+            )
+
+        return blocks(self._words_key().reveal, numbers)
+
+    def _words_key(self) -> _Key:
+        # Either refuses a fork and a spent stream, also where a cursor holds a cipher already.
         if self._words is None:
             self._words = _Key(derive(self._reveal, "words"))
         else:
             self._reveal()
 
-        keystream(self._words.reveal, start, out, cursor)
+        return self._words
 
     def words(self, count: int, start: int = 0) -> NDArray[np.uint64]:
         """Read the words at positions start ... start + count - 1."""

@@ -19,6 +19,7 @@ from discreet.training.extras.losses import losses
 from discreet.training.extras.scattering import Scattering
 from discreet.training.run import PrivateRun
 from discreet.training.shown.logs import CsvLog, Logged, TensorBoardLog
+from discreet.training.tables.declared import SparseTable
 
 __all__ = [
     "Batch",
@@ -30,6 +31,7 @@ __all__ = [
     "Problem",
     "Problems",
     "Scattering",
+    "SparseTable",
     "TensorBoardLog",
     "WeightAverage",
     "augmented",

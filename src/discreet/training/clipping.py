@@ -10,6 +10,7 @@ Everything here is sensitive until noise is added.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from discreet.training.factors.factors import Dense, wide
 from discreet.training.passes.contributions import Contributions, Piece
 from discreet.training.passes.precision_settings import full_precision
 from discreet.training.rounding.precision import raised_squares, sum_weights
+from discreet.training.tables.rows import RowSums
 
 __all__ = ["Inner", "Sums", "refuse_slots", "statistics_of"]
 
@@ -43,9 +45,18 @@ class Sums:
         state: of this step.
         inner: what to clip by.
         device: where the sums are kept.
+        tables: sums of tables, by leaf, over the rows that were looked up.
     """
 
-    def __init__(self, bound: Bound, state: State, inner: Inner, device: torch.device) -> None:
+    def __init__(
+        self,
+        bound: Bound,
+        state: State,
+        inner: Inner,
+        device: torch.device,
+        tables: Mapping[str, RowSums] = MappingProxyType({}),
+    ) -> None:
+        self.tables = tables
         self._bound = bound
         self._state = state
         self._inner = inner
@@ -121,6 +132,11 @@ class Sums:
                 scaled[scale] = (factors, factors.float())
 
             pieces = records.pieces.get(leaf, ())
+            if leaf in self.tables:
+                for piece in pieces:
+                    self.tables[leaf].add(piece.factor, scaled[scale][0])
+                continue
+
             single = all(piece.factor.single(largest_spread) for piece in pieces)
             total = self._total(leaf, narrow=single)
 

@@ -34,6 +34,7 @@ from discreet.training.rules.call import Use
 from discreet.training.rules.weights import ViewOf, sources_of
 from discreet.training.separation.states import OneByOne, Stumbled
 from discreet.training.state.reach import modules_of, parameters_of
+from discreet.training.tables.tables import RunTables
 
 __all__ = ["USER_ERRORS", "Engine", "Loss", "trained"]
 
@@ -82,6 +83,7 @@ class Engine:
         memory_budget: bytes that the gradients of single records may take in one pass; more are
             never formed.
         form: fixed form of factors ("ghost", "direct"), instead of what is fastest.
+        tables: of the run.
     """
 
     def __init__(
@@ -91,14 +93,16 @@ class Engine:
         batch_norm: PrivateBatchNorm | None = None,
         memory_budget: int = _BUDGET,
         form: str | None = None,
+        tables: RunTables | None = None,
     ) -> None:
         self.model = model
+        self.tables = RunTables() if tables is None else tables
         self.batch_norm = PrivateBatchNorm(nn.Module()) if batch_norm is None else batch_norm
         self.parameters = trained(model)
         self._trained = {id(parameter) for parameter in self.parameters.values()}
         refuse_kinds(self.parameters)
 
-        self._passes = Passes(model, self.parameters, self.batch_norm)
+        self._passes = Passes(model, self.parameters, self.batch_norm, self.tables)
 
         self._chooser = Chooser(memory_budget, form, self._passes.traces.gradients)
         self._always_alone = False
@@ -154,7 +158,8 @@ class Engine:
         if not self.choices:
             return "Nothing is chosen before the first step."
 
-        return choices_table(self.choices)
+        costs = [self.tables.explain()] if self.tables else []
+        return "\n".join([choices_table(self.choices), *costs])
 
     def compute_one_by_one(self) -> None:
         """From now on, compute records one by one, whatever could be proved."""
@@ -229,12 +234,23 @@ class Engine:
         try:
             contributed = self._together(row_loss, rows, mask, copies) if reason is None else None
             if contributed is None:
+                self._refuse_tables(reason or self.one_by_one)
                 yield from self._one_by_one(row_loss, rows, mask, copies)
             else:
                 yield contributed
         finally:
             contributed = None
             self._passes.traces.erase()
+
+    def _refuse_tables(self, reason: str | None) -> None:
+        """Records one by one would have a gradient of the size of a table each."""
+        if self.tables:
+            raise ModelError(
+                expected="passes over all records at once, for a run with tables",
+                got=f"records that are computed one by one: {reason}",
+                do="Change what is named, or leave out tables=: then every step has noise on all "
+                "rows. Nothing was released.",
+            )
 
     def _remember(self, loss: Loss, portion: Portion, records: int) -> None:
         """What passes look like, for a step without records. Public.
@@ -250,6 +266,7 @@ class Engine:
         # that it has none.
         row = made_up(portion.take(torch.arange(1)))
         rows = select(row, torch.zeros(records, dtype=torch.long))
+        self.tables.settle()
         try:
             self._passes.plain(loss, rows, records)
         except USER_ERRORS as error:
@@ -314,6 +331,8 @@ class Engine:
 
         present = mask if copies == 1 else mask.repeat_interleave(copies)
 
+        # Before the pass: it must find parameters as it leaves them.
+        self.tables.conceal()
         try:
             taped = self._passes.together(loss, rows, present, copies, finish)
         except OneByOne as failure:
@@ -361,6 +380,14 @@ class Engine:
             del gradients, statistics
             self._passes.traces.erase()  # before the next record is computed
 
+    def _compared(self) -> dict[str, Tensor]:
+        """What a self-test looks at. Numbers of whole tables would take the memory of several."""
+        return {
+            leaf: parameter
+            for leaf, parameter in self.parameters.items()
+            if leaf not in self.tables
+        }
+
     def _finish_leaf(self, leaf: str, factor: Factor) -> Factor:
         # What is used once was finished when its gradient arrived.
         return factor if self._uses.get(leaf) == 1 else self._chooser.finished(leaf, factor, 0)
@@ -407,6 +434,7 @@ class Engine:
         """A forward and a backward pass as torch does them, without a trace: to see how long they
         take.
         """
+        self.tables.settle()
         self._passes.plain(loss, batch, records)
 
     def rehearse(self, loss: Loss, batch: Any, records: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -448,6 +476,8 @@ class Engine:
         if count == 1:
             return None
 
+        # Torch's own gradients need the numbers of tables in their parameters.
+        self.tables.settle()
         try:
             trial = self._passes.trial(loss, rows, count)
         except Stumbled as failure:  # the rules, not the records: in earnest it would be the same
@@ -468,7 +498,7 @@ class Engine:
         # A model that cannot bear a single row cannot be compared with it.
         agrees = True
         try:
-            agrees = SelfTest(self.parameters, self._passes.alone).passes(loss, rows, trial)
+            agrees = SelfTest(self._compared(), self._passes.alone).passes(loss, rows, trial)
         except USER_ERRORS:
             pass
         finally:

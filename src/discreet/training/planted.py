@@ -140,6 +140,17 @@ class Planted:
         if isinstance(self._canaries, GradientCanaries):
             self._canaries.observe(groups, released)
 
+    def refuse_tables(self) -> None:
+        """Canaries are sums of all numbers of a leaf, which a table does not have in any step."""
+        if self._canaries is not None:
+            raise ParameterError(
+                owner=_OWNER,
+                name="tables",
+                expected="none in a run with canaries",
+                got="tables",
+                do="Audit with noise on all rows: the guarantee is the same.",
+            )
+
     def refuse_checkpoint(self) -> None:
         """Coins live in one process: a run that goes on in another would have other canaries."""
         if self._canaries is not None:

@@ -40,7 +40,7 @@ from discreet.training.clipping import Sums, refuse_slots
 from discreet.training.data.batch import Batch
 from discreet.training.data.collating import Collate, NumberedRows
 from discreet.training.data.loading import Loading
-from discreet.training.engine import Engine, Loss
+from discreet.training.engine import Engine, Loss, trained
 from discreet.training.gradients import GradientWatch, refuse_parallel
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.hooks import refuse_hooks
@@ -50,6 +50,8 @@ from discreet.training.rehearsal import own_names, rehearse
 from discreet.training.shown.logs import Log
 from discreet.training.shown.monitor import Monitor
 from discreet.training.step import Stepping
+from discreet.training.tables.declared import SparseTable
+from discreet.training.tables.tables import RunTables
 from discreet.units import Guarantee, Numerics, Parameters
 
 __all__ = ["PrivateRun"]
@@ -81,6 +83,9 @@ class PrivateRun:
         canaries: records to look for in what is released, some of them left out by a coin:
             `Canaries` are entries of the data set, `GradientCanaries` further records of the plan
             that the engine makes up. Such a run has no checkpoints.
+        tables: parameters of which a step touches few rows, by name: the run updates them itself,
+            and a step costs what it touches (see `SparseTable`). They hold NaN between steps, until
+            `settle`, `state_dict`, `save` or the end of the loop. Not with canaries.
         logs: called after every release with released values, such as `CsvLog`.
         microbatch: records of one pass; by default as many as memory allows.
         memory_budget: bytes that a pass may take, by estimate.
@@ -96,6 +101,7 @@ class PrivateRun:
         budget: HasTerms | None = None,
         statistics: Mapping[str, int] | None = None,
         canaries: Canaries | GradientCanaries | None = None,
+        tables: Mapping[str, SparseTable] | None = None,
         logs: Sequence[Log] = (),
         microbatch: int | None = None,
         memory_budget: int = 2**31,
@@ -112,7 +118,10 @@ class PrivateRun:
         refuse_parallel(model)
 
         # An eighth of the memory is for gradients of single records.
-        self._engine = Engine(model, batch_norm=norms, memory_budget=memory // 8)
+        self._tables = RunTables(tables, model, trained(model))
+        self._engine = Engine(
+            model, batch_norm=norms, memory_budget=memory // 8, tables=self._tables
+        )
         self._gradients = GradientWatch(self._engine.parameters)
 
         if not self._engine.parameters:
@@ -141,6 +150,9 @@ class PrivateRun:
             )
             self._watch = Monitor(self._session, statistics=shown, logs=logs)
             self._planted = Planted(canaries, self._session)
+            if self._tables:
+                self._planted.refuse_tables()
+            self._tables.bind(self._session)
             self._stepping = Stepping(
                 self._engine,
                 self._session,
@@ -263,6 +275,7 @@ class PrivateRun:
             closing(samples),
             showing,
             self._gradients.watching(),
+            self._tables.settling(),
             prepared(),
             closing(self._loaded(loading, samples)) as batches,
         ):
@@ -350,6 +363,12 @@ class PrivateRun:
 
         self._watch.note(released, self.state)
         return released
+
+    def settle(self) -> None:
+        """Bring all rows of tables up to date, so that the model can be used between steps; it
+        costs about what a step with noise on all rows does. Without tables it does nothing.
+        """
+        self._tables.settle()
 
     def public_gradients(self) -> AbstractContextManager[None]:
         """For the time of a block, gradients of public data may be added to those of the run;
@@ -506,6 +525,7 @@ class PrivateRun:
         self._start, self._first_state = saved.step, saved.state
         self._lost = check.label("PrivateRun.load", "lost", lost, empty=True)
         self._done = saved.step * self._session.sampler.batches_per_step
+        self._tables.start(self._done)
         return saved.step
 
     # --- the end ---
@@ -523,8 +543,9 @@ class PrivateRun:
         self._session.stop(reason)
 
     def close(self) -> None:
-        """Close a ledger that was given as a path."""
+        """Close a ledger that was given as a path; bring tables up to date."""
         self._gradients.close()
+        self._tables.close()
         self._close(self.ledger)
 
     def _close(self, ledger: Ledger) -> None:

@@ -93,7 +93,8 @@ class Stepping:
             attempt: number of this attempt at the sample.
         """
         session, engine, sample = self._session, self._engine, batch.sample
-        sums = Sums(session.bound, session.state, self._inner, engine.device)
+        tables = engine.tables.sums()
+        sums = Sums(session.bound, session.state, self._inner, engine.device, tables)
         records = self._planted.fetched(batch)
 
         # Passes of a public size: a library chooses its kernels by shape, and so the last bits.
@@ -149,12 +150,15 @@ class Stepping:
         session.update({leaf: release[leaf] for leaf in session.bound.observed})
         norms.apply({leaf: release.mean(leaf) for leaf in norms.leaves})
         for leaf, parameter in parameters.items():
-            _give(parameter, release[leaf], release.divisors[leaf])
+            if leaf in release:
+                _give(parameter, release[leaf], release.divisors[leaf])
 
+        # Their noise comes where rows are read (docs/proofs/sparse.md).
+        self._engine.tables.add(sums.tables)
         return release.without(parameters)
 
     def _noised(self, sample: Sample, lane: int, group: Group, sums: Sums) -> dict[str, Any]:
-        leaf_sums = {leaf: sums.sum(leaf) for leaf in group.leaves}
+        leaf_sums = {leaf: sums.sum(leaf) for leaf in group.leaves if leaf not in sums.tables}
         if not group.private:  # which the ledger says, and no guarantee covers
             return leaf_sums
 

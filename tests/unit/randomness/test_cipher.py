@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
-from discreet.randomness._cipher import Cursor, derive, keystream
+from discreet.randomness._cipher import Cursor, blocks, derive, keystream
 
 KEY = bytes(range(32))
 
@@ -45,3 +45,10 @@ def test_labels_that_run_into_one_another_give_other_keys() -> None:
     keys = [derive(lambda: KEY, *labels) for labels in lists]
     assert all(first != second for first, second in itertools.combinations(keys, 2))
     assert {len(key) for key in keys} == {32}
+
+
+def test_blocks_in_any_order_hold_the_words_of_the_stream() -> None:
+    numbers = np.array([3, 0, 3, 2**33 - 1])
+    words_of = blocks(lambda: KEY, numbers).tolist()
+    assert words_of == [words(2 * number, 2) for number in numbers.tolist()]
+    assert blocks(lambda: KEY, numbers[:0]).shape == (0, 2)

@@ -286,3 +286,26 @@ def test_p18_a_wrong_known_answer_is_an_error(monkeypatch: pytest.MonkeyPatch, n
         Source.unsafe_test_key(KEY).stream(Purpose.NOISE, step=0)
     with pytest.raises(RandomnessUnavailable):
         _cipher.keystream(lambda: KEY, 0, np.empty(2, np.uint64))
+
+
+# --- blocks ---
+
+
+def test_blocks_are_those_of_the_words_of_the_stream() -> None:
+    stream = Source.unsafe_test_key(KEY).stream(Purpose.TABLE, step=0)
+    words = stream.words(20)
+    assert stream.blocks(np.array([9, 0, 4])).reshape(-1).tolist() == [
+        *words[18:20].tolist(),
+        *words[0:2].tolist(),
+        *words[8:10].tolist(),
+    ]
+    for number in (-1, 2**33):
+        with pytest.raises(RandomnessMisuse, match="blocks 0"):
+            stream.blocks(np.array([0, number]))
+
+
+def test_p20_a_claimed_stream_gives_no_blocks() -> None:
+    stream = Source.unsafe_test_key(KEY).stream(Purpose.TABLE, step=0)
+    stream.claim(Purpose.TABLE)
+    with pytest.raises(RandomnessMisuse, match="serve a release"):
+        stream.blocks(np.array([0]))

@@ -87,8 +87,8 @@ class SelfTest:
     def _true_gradients(self, loss: Callable[[Any, Any], Any], row: Any) -> dict[str, Tensor]:
         # A parameter that the loss does not depend on has no gradient in torch, and zeros here.
         truth = {leaf: torch.zeros_like(parameter) for leaf, parameter in self._parameters.items()}
-        truth |= self._alone(loss, row, 1, trial=True)[0]
-        return truth
+        gradients, _ = self._alone(loss, row, 1, trial=True)
+        return truth | {leaf: gradients[leaf] for leaf in truth.keys() & gradients.keys()}
 
 
 def agree(

@@ -44,6 +44,7 @@ from discreet.training.separation.own import proving
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows, SharedDraws, Stumbled
 from discreet.training.state.moved import Moved
+from discreet.training.tables.tables import RunTables
 
 __all__ = ["Finish", "Loss", "Passes"]
 
@@ -68,12 +69,18 @@ class Passes:
         model: of the user; it is left as it is.
         parameters: what is trained, by leaf.
         batch_norm: private statistics of batch normalisation.
+        tables: whose rows are computed where they are looked up.
     """
 
     def __init__(
-        self, model: nn.Module, parameters: Mapping[str, Tensor], batch_norm: PrivateBatchNorm
+        self,
+        model: nn.Module,
+        parameters: Mapping[str, Tensor],
+        batch_norm: PrivateBatchNorm,
+        tables: RunTables | None = None,
     ) -> None:
         self._model = model
+        self._tables = RunTables() if tables is None else tables
         self._parameters = dict(parameters)
         self._batch_norm = batch_norm
         self._no_guess: set[int] = set()
@@ -139,7 +146,8 @@ class Passes:
             shared_draw=self.traces.shared_draw,
             shares_draws=count in self.traces.shares_draws,
         )
-        uses = Uses(proof, self.device, finish, None if saved is None else saved.hold)
+        hold = None if saved is None else saved.hold
+        uses = Uses(proof, self.device, finish, hold, self._tables)
         rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places))
         trial = saved is not None
         self.traces.begin_numbers()

@@ -33,6 +33,7 @@ from discreet.training.rules.weights import (
 from discreet.training.separation.doors import Doors
 from discreet.training.separation.marks import no_functions, out_of_sight, writes_of
 from discreet.training.separation.states import Mixed, OneByOne, Rows, Stumbled
+from discreet.training.tables.rows import other_use
 
 __all__ = ["Tape"]
 
@@ -40,6 +41,11 @@ _DIFFERENTIATE = frozenset({"backward", "grad"})
 # One argument gives values, the other only its dtype and device.
 _BY_KIND = frozenset(
     {"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "to", "type_as"}
+)
+# What these say of a weight is not in its numbers.
+_OF_SHAPE = frozenset(
+    {"device", "dim", "dtype", "is_leaf", "layout", "ndim", "numel", "requires_grad"}
+    | {"shape", "size", "stride"}
 )
 _is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001
 
@@ -117,6 +123,9 @@ class Tape(Doors):
         if func.__name__ == "batch_norm":
             args, kwargs = self.noting.released_only(func, args, kwargs)
             self._note(func, args, kwargs)
+
+        if self.uses.tables and self._meets(args, kwargs):
+            self._refuse_other_use(func, args, kwargs)
 
         # Most functions have no weight among their arguments: autograd goes through them by itself.
         if not torch.is_grad_enabled() or not self._meets(args, kwargs):
@@ -240,6 +249,28 @@ class Tape(Doors):
             # A record may have caused it: a loss that catches it and goes on is refused (T07).
             self.proof.note_error(call.name)
             raise
+
+    def _refuse_other_use(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Refuse a table anywhere but where records look up its rows, to be trained.
+
+        Raises:
+            ModelError: it would be read as a whole, or past its noise.
+        """
+        call = self._call(-1, func, args, kwargs)
+        leaves = {
+            leaf for value in call.values() for leaf, _ in sources_of(value, self._parameters)
+        }
+        tables = sorted(leaf for leaf in leaves if leaf in self.uses.tables)
+        is_look_up = (
+            call.name == "embedding"
+            and torch.is_grad_enabled()
+            and call.axes.get(id(call.get(1, "indices"))) is not None
+        )
+
+        # The name of a property stands in its descriptor. A shape reads no row.
+        name = getattr(getattr(func, "__self__", None), "__name__", call.name)
+        if tables and not is_look_up and name not in _OF_SHAPE:
+            raise other_use(tables[0], f"{name}()")
 
     def _derived(self, call: Call) -> Any:
         """A value meets constants: what comes out is a value too."""

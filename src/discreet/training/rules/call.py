@@ -17,16 +17,19 @@ from torch import Tensor
 
 from discreet.training.factors.factors import FACTORS, Dense, Factor, tensors_of, wide
 from discreet.training.rules.nodes import Receiver, new_anchor, spread_to_records, tap
-from discreet.training.rules.weights import Region, Value
+from discreet.training.rules.weights import Region, Value, ViewOf
 from discreet.training.separation.marks import no_functions, out_of_sight, writes_of
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
+from discreet.training.tables.tables import RunTables
 
 __all__ = ["Call", "Make", "Rule", "Use", "Uses", "WrongGuess", "own_rule"]
 
 
 Make: TypeAlias = Callable[[Tensor], Factor]
 """From the gradient of an output to the factor of a value."""
+
+_NO_TABLES = RunTables()
 
 
 class WrongGuess(OneByOne):
@@ -71,6 +74,7 @@ class Uses:
         device: of the model.
         finish: turns the factor of a use into the form that is stored.
         hold: is told what a call keeps until the backward pass, and the number of the call.
+        tables: whose rows are computed where they are looked up.
 
     Attributes:
         uses: in the order of the forward pass.
@@ -84,8 +88,10 @@ class Uses:
         device: torch.device,
         finish: Callable[[Use, Factor], Factor],
         hold: Callable[[Tensor, int], None] | None = None,
+        tables: RunTables = _NO_TABLES,
     ) -> None:
         self.proof = proof
+        self.tables = tables
         self.uses: list[Use] = []
         self.anchor = new_anchor(device)
         self.forward = True
@@ -342,6 +348,18 @@ class Call:
 
         with out_of_sight():
             return thing.detach()
+
+    def looked_up(self, weight: Tensor, ids: Tensor) -> Tensor:
+        """Rows of a parameter, as `torch.embedding` gives them."""
+        value = self.value(weight)
+        table = self.uses.tables.concealed(value.leaf) if isinstance(value, ViewOf) else None
+        if table is None:
+            return torch.embedding(self.plain(weight), ids)
+
+        # Which rows are brought up to date is the library's business; which are read, the proof's.
+        with no_functions(), out_of_sight():
+            rows, slots = table.look_up(ids)
+        return torch.embedding(rows, slots[ids])
 
     def state_of(self, out: Tensor) -> Rows:
         """Where the records are in a result.

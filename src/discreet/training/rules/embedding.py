@@ -35,7 +35,7 @@ def embedding(call: Call) -> Tensor:
             "an embedding that scales gradients by how often a row occurs among all records"
         )
 
-    y = torch.embedding(call.plain(weight), ids)
+    y = call.looked_up(weight, ids)
 
     return _looked_up(call, weight, ids, y, call.get(2, "padding_idx", -1))
 
