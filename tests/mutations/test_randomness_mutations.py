@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from discreet import _process
+from discreet.native import places
 from discreet.randomness import (
     GaussianNoise,
     Source,
     Stream,
     _cipher,
+    _compiled,
     gaussian,
     layers,
     refine,
@@ -31,6 +33,8 @@ NOISE = (
 )
 GAUSSIAN = "unit/randomness/test_gaussian.py"
 REFINE = "unit/randomness/test_refine.py"
+COMPILED = "unit/randomness/test_compiled.py"
+PLACES = "unit/native/test_places.py"
 SOURCE = "unit/randomness/test_source.py"
 LAYERS = "unit/randomness/test_layers.py"
 TIERS = f"{REFINE}::test_the_tiers_agree_on_adversarial_words[5.5]"
@@ -167,6 +171,16 @@ MUTATIONS = [
         "P20 further words of a block begin anew with every piece",
         replaced(GaussianNoise, "_rank", lambda self, position, reader: 0),
         f"{GAUSSIAN}::test_ranks_are_counted_where_they_are_not_known",
+    ),
+    Mutation(
+        "P18 compiled code is used whatever it gives",
+        replaced(_compiled, "_require", lambda _: None),
+        f"{COMPILED}::test_p18_a_kernel_that_does_not_agree_is_refused[decide]",
+    ),
+    Mutation(
+        "P18 compiled code is loaded from where others can write",
+        replaced(places, "is_private", lambda _: True),
+        f"{PLACES}::test_a_folder_that_others_can_write_to_is_ignored[discreet-511]",
     ),
 ]
 
