@@ -23,7 +23,6 @@ from discreet.aggregation.session import Session
 from discreet.canaries import Canaries
 from discreet.errors import (
     CheckpointError,
-    CoupledRecords,
     ModelError,
     ParameterError,
     SampleMisuse,
@@ -36,7 +35,7 @@ from discreet.randomness import Source
 from discreet.sampling import Sample
 from discreet.training.canaries import GradientCanaries
 from discreet.training.checkpoint import Checkpoint, Stateful, named, restore
-from discreet.training.clipping import Sums, refuse_slots
+from discreet.training.clipping import refuse_slots
 from discreet.training.data.batch import Batch
 from discreet.training.data.collating import Collate, NumberedRows
 from discreet.training.data.loading import Loading
@@ -49,14 +48,12 @@ from discreet.training.planted import Planted
 from discreet.training.rehearsal import own_names, rehearse
 from discreet.training.shown.logs import Log
 from discreet.training.shown.monitor import Monitor
-from discreet.training.step import Stepping
+from discreet.training.step import Attempts, Stepping
 from discreet.training.tables.declared import SparseTable
 from discreet.training.tables.tables import RunTables
 from discreet.units import Guarantee, Numerics, Parameters
 
 __all__ = ["PrivateRun"]
-
-_BY_A_RECORD = object()  # in the place of the circumstances in which an attempt failed
 
 
 class PrivateRun:
@@ -167,9 +164,7 @@ class PrivateRun:
 
         self._order = threading.Lock()
         self._waiting: Batch | None = None
-        self._attempts = 0  # at the waiting batch
-        # The circumstances in which the last of them failed, or `_BY_A_RECORD`.
-        self._failed: object = None
+        self._attempts = Attempts(self._stepping, self._engine)  # at the waiting batch
         self._loading: Loading | None = None  # until the loss was tried
         self._statistics, self._start, self._lost = shown, 0, ""
         self._first_state: State = bound.bound.initial_state
@@ -285,7 +280,7 @@ class PrivateRun:
                 else next(batches, None)
             )
             while batch is not None:
-                self._attempts, self._failed, self._waiting = 0, None, batch
+                self._attempts, self._waiting = Attempts(self._stepping, self._engine), batch
                 yield batch
                 self._refuse_waiting()
                 batch = next(batches, None)
@@ -350,7 +345,7 @@ class PrivateRun:
                 )
 
             self._engine.batch_norm.check_untouched()
-            sums = self._attempted(loss, batch)
+            sums = self._attempts.sums(loss, batch)
 
             # Spent before the release, also if what follows is interrupted: its noise may be out,
             # and the same sum with other noise would be a second release (P16).
@@ -375,40 +370,6 @@ class PrivateRun:
         nothing checks that.
         """
         return self._gradients.public()
-
-    def _attempted(self, loss: Loss, batch: Batch) -> Sums:
-        """One attempt at the sums of a batch.
-
-        After one that a record may have ended there is no other. Whatever is changed because of the
-        error, the loss, a setting or a parameter, would tell all records what one of them is (T14).
-        """
-        circumstances = self._engine.circumstances(loss)
-        if self._failed is _BY_A_RECORD:
-            raise SampleMisuse(
-                expected="a batch on which no operation failed",
-                got="one on which the loss failed, perhaps because of a record",
-                do="End the run here: what was charged stays charged, and trying again would let a "
-                "record decide for all others. Mend the loss so that it fails for no record.",
-            )
-        if self._failed not in (None, circumstances):
-            raise SampleMisuse(
-                expected="the loss with which this batch failed, and the model in the same mode",
-                got="another one",
-                do="Draw the next batch, and use a loss that does not fail for any record; this "
-                "batch stays charged.",
-            )
-
-        # An attempt that failed released nothing; its random numbers are not used again.
-        attempt, self._attempts = self._attempts, self._attempts + 1
-        try:
-            return self._stepping.sums(loss, batch, attempt=attempt)
-        except BaseException as error:
-            # Else decided by public things; and what the library refuses may be mended.
-            if self._engine.error_may_tell:
-                self._failed = _BY_A_RECORD
-            elif not isinstance(error, ModelError | CoupledRecords):
-                self._failed = circumstances
-            raise
 
     def _rehearse(self, loss: Loss, batch: Batch) -> None:
         # Before the first sample is charged, or, where the loop has looked at it already, before it

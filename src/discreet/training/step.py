@@ -7,7 +7,7 @@ release    noise, the next state, gradients; nothing can fail here that depends 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from discreet.aggregation.release import Release
 from discreet.aggregation.session import Session
 from discreet.aggregation.sums import grid_of
+from discreet.errors import CoupledRecords, ModelError, SampleMisuse
 from discreet.mechanisms import Group
 from discreet.randomness.gaussian import announce_noise, release_all
 from discreet.sampling import Sample
@@ -29,7 +30,7 @@ from discreet.training.rounding.margin import ClipMargin
 from discreet.training.rules.recurrent.lstm import expect_passes
 from discreet.units import Numerics
 
-__all__ = ["Stepping"]
+__all__ = ["Attempts", "Stepping"]
 
 
 class Stepping:
@@ -185,6 +186,62 @@ class Stepping:
         is_single = parameter is not None and parameter.dtype != torch.float64
         kind = np.dtype(np.float32 if is_single else np.float64)
         return values if values.dtype == kind else np.empty(values.shape, kind)
+
+
+@final
+class Attempts:
+    """Attempts at the sums of one batch. One that fails releases nothing; its random numbers are
+    not used again.
+
+    After one that a record may have ended there is no other. Whatever is changed because of the
+    error, the loss, a setting or a parameter, would tell all records what one of them is (T14).
+
+    Args:
+        stepping: of the run.
+        engine: of the run.
+    """
+
+    def __init__(self, stepping: Stepping, engine: Engine) -> None:
+        self._stepping = stepping
+        self._engine = engine
+        self._begun = 0
+        self._by_a_record = False  # whether a record may have ended the last one
+        self._circumstances: object = None  # in which the last one failed otherwise
+
+    def sums(self, loss: Loss, batch: Batch) -> Sums:
+        """The next attempt.
+
+        Args:
+            loss: of the user.
+            batch: always the same one; sensitive.
+
+        Raises:
+            SampleMisuse: there is none after the last, or not with this loss.
+        """
+        circumstances = self._engine.circumstances(loss)
+        if self._by_a_record:
+            raise SampleMisuse(
+                expected="a batch on which no operation failed",
+                got="one on which the loss failed, perhaps because of a record",
+                do="End the run here: what was charged stays charged, and trying again would let a "
+                "record decide for all others. Mend the loss so that it fails for no record.",
+            )
+        if self._circumstances not in (None, circumstances):
+            raise SampleMisuse(
+                expected="the loss with which this batch failed, and the model in the same mode",
+                got="another one",
+                do="Use the loss as it was, or end the run; this batch stays charged.",
+            )
+
+        attempt, self._begun = self._begun, self._begun + 1
+        try:
+            return self._stepping.sums(loss, batch, attempt=attempt)
+        except BaseException as error:
+            # Else decided by public things; and what the library refuses may be mended.
+            self._by_a_record = self._engine.error_may_tell
+            if not isinstance(error, ModelError | CoupledRecords):
+                self._circumstances = circumstances
+            raise
 
 
 def _give(parameter: Tensor, noised: Any, divisor: float) -> None:

@@ -16,7 +16,6 @@ import itertools
 import operator
 import random
 import types
-import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
@@ -279,9 +278,7 @@ def _is_at_the_same_line(before: Any, after: Any) -> bool:
 
 def _read_iterator(holder: Any) -> Any:
     """Where an iterator stands: what pickling would write of it, iterators within it included."""
-    with warnings.catch_warnings():  # Python 3.12 warns that it will forget how to pickle some
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return _places_among(holder.__reduce__())
+    return _places_among(holder.__reduce__())
 
 
 def _places_among(part: Any) -> Any:
