@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.random import mtrand
 from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
@@ -88,7 +89,7 @@ def _torch_kept() -> Iterator[Callable[[int], object]]:
 def _others_kept() -> Iterator[None]:
     """Keep the states of Python's and NumPy's global generators."""
     of_random = random.getstate()
-    memory = _memory_of(np.random.get_bit_generator())
+    memory = _memory_of(mtrand.get_bit_generator())
     of_numpy = _numpy_kept() if memory is None else _numpy_copied(memory)
 
     with of_numpy:
@@ -116,7 +117,7 @@ def _numpy_copied(memory: NDArray[np.uint32]) -> Iterator[None]:
     Args:
         memory: of its bits.
     """
-    bits = np.random.get_bit_generator()
+    bits = mtrand.get_bit_generator()
     before = memory.copy()
     spare = _take_spare(memory)
 
@@ -127,7 +128,7 @@ def _numpy_copied(memory: NDArray[np.uint32]) -> Iterator[None]:
         memory[:] = before
 
         # Seldom: somebody has drawn an odd number of normal numbers, or exchanged the bits.
-        if spare is not None or np.random.get_bit_generator() is not bits:
+        if spare is not None or mtrand.get_bit_generator() is not bits:
             normal = (0, 0.0) if spare is None else (1, spare)
             np.random.set_state(("MT19937", before[:-1], int(before[-1]), *normal))  # noqa: NPY002
 

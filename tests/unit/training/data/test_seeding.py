@@ -118,7 +118,7 @@ def test_normal_numbers_in_store_are_put_back_too(drawn: int, drawn_inside: int)
 
 def full_state() -> tuple[Any, ...]:
     name, key, position, has_spare, spare = np.random.get_state(legacy=True)
-    return name, key.tolist(), position, has_spare, spare if has_spare else None
+    return name, list(key), position, has_spare, spare if has_spare else None
 
 
 def test_bits_of_another_kind_are_kept_in_numpys_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,14 +133,14 @@ def test_bits_of_another_kind_are_kept_in_numpys_own_way(monkeypatch: pytest.Mon
 
 
 def test_bits_that_a_loss_exchanges_are_put_back() -> None:
-    bits = np.random.get_bit_generator()
+    bits = mtrand.get_bit_generator()
     before = full_state()
     try:
         with shared_numbers(5) as begin:
             begin()
             np.random.standard_normal()
-            np.random.set_bit_generator(np.random.MT19937(9))
+            mtrand.set_bit_generator(np.random.MT19937(9))
         assert full_state() == before
     finally:
-        np.random.set_bit_generator(bits)
+        mtrand.set_bit_generator(bits)
     assert full_state() == before
