@@ -79,7 +79,7 @@ def refine(
             of 2^52 and more, none has a probability above 2^-800.
     """
     expansions = _Expansions(stream, number, words)
-    most = LARGEST if limit is None else limit
+    bound = LARGEST if limit is None else limit
 
     for n in range(_MOST):
         attempt = _Attempt(expansions, 2 * n)
@@ -87,7 +87,7 @@ def refine(
             nearest = attempt.nearest(scale)
 
             # Neither saturated nor drawn again, either of which would change the law.
-            if nearest >= most:
+            if nearest >= bound:
                 break
 
             return -nearest if attempt.negative else nearest
