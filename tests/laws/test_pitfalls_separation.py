@@ -701,55 +701,6 @@ def test_t09_what_a_loss_has_kept_holds_nothing_once_the_sums_are_done(alone: bo
     assert all(bool(tensor.isnan().all()) for tensor in tensors)  # those before are of trials
 
 
-class _Positions(nn.Module):
-    """A layer at two positions, so that its gradients may be formed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.layer(torch.stack([x, 2.0 * x], 1))
-        return out.sum(1)
-
-
-@pytest.fixture
-def gradients_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.training.factors.room._LEAST", 0)
-
-
-@pytest.mark.usefixtures("gradients_are_kept")
-def test_t09_memory_of_gradients_that_stays_holds_nothing_between_passes() -> None:
-    engine = Engine(_Positions(), form="direct")
-    places = set()
-    for _ in range(3):
-        for contributions, _statistics in engine.passes(
-            squares, with_one_special(), RECORDS, RECORDS
-        ):
-            gradients: Any = contributions.pieces["grad/layer.weight"][0].factor
-            places.add(gradients.values.data_ptr())
-            assert bool(gradients.values.isfinite().all())
-        assert bool(gradients.values.isnan().all())
-    assert len(places) == 1
-
-
-@pytest.mark.usefixtures("gradients_are_kept")
-def test_t09_memory_of_gradients_that_stays_is_no_constant_of_a_pass() -> None:
-    """Otherwise a loss that has found it could read the gradients of its own backward pass."""
-    engine = Engine(_Positions(), form="direct")
-    discovered: list[Tensor] = []
-
-    def its(model: Any, batch: Any) -> Tensor:
-        losses = squares(model, batch)
-        return losses + discovered[0].view(-1)[0] if discovered else losses
-
-    for contributions, _statistics in engine.passes(its, ordinary(), RECORDS, RECORDS):
-        gradients: Any = contributions.pieces["grad/layer.weight"][0].factor
-    discovered.append(gradients.values)
-    with pytest.raises(CoupledRecords, match="earlier pass"):
-        list(engine.passes(its, ordinary(), RECORDS, RECORDS))
-
-
 def test_t09_a_pass_that_fails_leaves_nothing_to_the_processes_of_records() -> None:
     kept = Tally()
 

@@ -18,7 +18,6 @@ from discreet.training.data import batch, collating, datasets, seeding, trees
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.engine import Engine
-from discreet.training.factors.room import KeptMemory
 from discreet.training.gradients import GradientWatch
 from discreet.training.passes import apart, hooks, passes, precision_settings, sandbox, scripted
 from discreet.training.passes.passes import Passes
@@ -491,16 +490,6 @@ MUTATIONS = [
         "T09 writes into buffers are allowed, one by one too",
         replaced(proof, "targets_of_records", lambda *_: iter(())),
         f"{KEPT}[bank-True]",
-    ),
-    Mutation(
-        "T09 gradients in memory that stays are not erased",
-        replaced(KeptMemory, "erase", nothing),
-        f"{LAWS}::test_t09_memory_of_gradients_that_stays_holds_nothing_between_passes",
-    ),
-    Mutation(
-        "T09 memory that stays is a constant of a pass",
-        replaced(sandbox, "mark_kept", nothing),
-        f"{LAWS}::test_t09_memory_of_gradients_that_stays_is_no_constant_of_a_pass",
     ),
     Mutation(
         "T09 attributes of modules are not looked at",

@@ -104,7 +104,7 @@ class Engine:
 
         self._passes = Passes(model, self.parameters, self.batch_norm, self.tables)
 
-        self._chooser = Chooser(memory_budget, form, self._passes.traces.gradients)
+        self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
         self._understanding: _Understanding | None = None
         self._stand_in: tuple[Any, int] | None = None  # a made-up record, and the rows of a pass

@@ -23,7 +23,6 @@ from typing import Any, Protocol, TypeAlias, final
 import torch
 from torch import Tensor
 
-from discreet.training.factors.room import Take, fresh
 from discreet.training.rounding.norms import last_squares, row_squares
 from discreet.training.rounding.precision import UP, Chunk, chunk_for
 from discreet.training.rounding.products import add_outer, add_rows, one_sum
@@ -80,8 +79,8 @@ class Factor(Protocol):
             spread: most that w_i sum_t |a_t||b_t| may be, in units of the clip norm.
         """
 
-    def dense(self, take: Take = fresh) -> Dense:
-        """One gradient for each record, formed, in memory that may be taken from somewhere."""
+    def dense(self) -> Dense:
+        """One gradient for each record, formed."""
 
     def keep(self, mask: Tensor) -> Factor:
         """Zeros for the records for which `mask` (m,) is false."""
@@ -92,12 +91,8 @@ class Factor(Protocol):
         Their gradients add up.
         """
 
-    def forms(self, take: Take = fresh) -> Forms:
-        """Other forms of the same gradients, by name; the first is this one.
-
-        Args:
-            take: gives memory for gradients of single records.
-        """
+    def forms(self) -> Forms:
+        """Other forms of the same gradients, by name; the first is this one."""
 
 
 Forms: TypeAlias = Mapping[str, Callable[[], Factor]]
@@ -194,7 +189,7 @@ class Dense:
         if out is not total:
             total.add_(out)
 
-    def dense(self, _take: Take = fresh) -> Dense:
+    def dense(self) -> Dense:
         return self
 
     def keep(self, mask: Tensor) -> Dense:
@@ -212,7 +207,7 @@ class Dense:
 
         return Dense(total)
 
-    def forms(self, _take: Take = fresh) -> Forms:
+    def forms(self) -> Forms:
         return {"direct": lambda: self}
 
 
@@ -286,10 +281,8 @@ class Outer:
         if not direct:
             total.add_(out.view(total.shape))
 
-    def dense(self, take: Take = fresh) -> Dense:
-        out_mqp = take(self.a, (self.records, self.b.shape[2], self.a.shape[2]))
-        torch.bmm(self.b.mT, self.a, out=out_mqp)
-        return Dense(out_mqp.view(self.records, *self.shape))
+    def dense(self) -> Dense:
+        return Dense(torch.bmm(self.b.mT, self.a).reshape(self.records, *self.shape))
 
     def keep(self, mask: Tensor) -> Outer:
         return Outer(present_only(self.a, mask), present_only(self.b, mask), self.shape)
@@ -297,10 +290,10 @@ class Outer:
     def joined(self, copies: int) -> Outer:
         return Outer(_rows_joined(self.a, copies), _rows_joined(self.b, copies), self.shape)
 
-    def forms(self, take: Take = fresh) -> Forms:
+    def forms(self) -> Forms:
         if self.positions == 1:
             return {"ghost": lambda: self}
-        return {"ghost": lambda: self, "direct": lambda: self.dense(take)}
+        return {"ghost": lambda: self, "direct": self.dense}
 
 
 def measured_alike(outers: Sequence[Outer]) -> list[Measures]:
@@ -404,7 +397,7 @@ class Lookups:
         rows = values.reshape(-1, self.shape[1])[here]
         total.view(self.shape).add_(of_pass.index_add_(0, self.ids.reshape(-1)[here], rows))
 
-    def dense(self, _take: Take = fresh) -> Dense:
+    def dense(self) -> Dense:
         b_mTE = self.present()
         out = b_mTE.new_zeros(self.records, *self.shape)
         index = self.ids.clamp(min=0).unsqueeze(2).expand_as(b_mTE)
@@ -417,7 +410,7 @@ class Lookups:
     def joined(self, copies: int) -> Lookups:
         return Lookups(_rows_joined(self.ids, copies), _rows_joined(self.b, copies), self.shape)
 
-    def forms(self, _take: Take = fresh) -> Forms:
+    def forms(self) -> Forms:
         return {"merged rows": lambda: self}
 
 
@@ -480,10 +473,8 @@ class Tied:
         self.outer.add_cut(total, weights, chunk_for(self.positions, spread))
         self.rows.add_to(total, weights, spread)
 
-    def dense(self, take: Take = fresh) -> Dense:
-        gradients = self.outer.dense(take)
-        gradients.values.add_(self.rows.dense().values)
-        return gradients
+    def dense(self) -> Dense:
+        return Dense(self.outer.dense().values + self.rows.dense().values)
 
     def keep(self, mask: Tensor) -> Tied:
         return Tied(self.outer.keep(mask), self.rows.keep(mask))
@@ -491,8 +482,8 @@ class Tied:
     def joined(self, copies: int) -> Tied:
         return Tied(self.outer.joined(copies), self.rows.joined(copies))
 
-    def forms(self, take: Take = fresh) -> Forms:
-        return {"ghost": lambda: self, "direct": lambda: self.dense(take)}
+    def forms(self) -> Forms:
+        return {"ghost": lambda: self, "direct": self.dense}
 
 
 FACTORS = frozenset({Dense, Outer, Lookups, Tied})

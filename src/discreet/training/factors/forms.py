@@ -5,9 +5,6 @@ Every form gives the same norms and sums up to rounding, which the sensitivity c
 is about time alone. Forms are tried on eight records first, and on many only where that does not
 settle it. Uses of equal shapes share what was measured.
 
-Gradients of single records lie in memory that is kept from pass to pass (`room.py`), in trials as
-in earnest.
-
 Memory: a backward pass gives back activations while factors are stored. When it has come to a
 certain call,
 
@@ -15,8 +12,7 @@ certain call,
 
 so that both together stay below (1 + SHARE) times what plain training takes; 16 MB, which nobody
 notices, are always free. Where even the first form, which holds what the pass holds anyway, is
-above that, it is taken nevertheless: microbatches bound it. What is kept from pass to pass is
-there at the peak, too: at most SHARE of it, or 16 MB.
+above that, it is taken nevertheless: microbatches bound it.
 """
 
 from __future__ import annotations
@@ -31,7 +27,6 @@ from torch import Tensor
 
 from discreet.training.factors.factors import Factor, tensors_of
 from discreet.training.factors.memory import Activations
-from discreet.training.factors.room import KeptMemory
 from discreet.training.rounding.precision import most_spread
 
 __all__ = ["SHARE", "Choice", "Chooser", "choices_table"]
@@ -90,15 +85,11 @@ class Chooser:
     Args:
         budget: bytes that gradients of single records may take, all leaves together.
         form: always this form, where a factor has it; None to measure.
-        memory: for gradients of single records; its limit is set here.
     """
 
-    def __init__(
-        self, budget: int, form: str | None = None, memory: KeptMemory | None = None
-    ) -> None:
+    def __init__(self, budget: int, form: str | None = None) -> None:
         self._budget = budget
         self._form = form
-        self._memory = KeptMemory() if memory is None else memory
         self._measured: dict[_Signature, dict[str, float]] = {}
         self.activations = Activations()
         self.choices: dict[str, Choice] = {}
@@ -114,7 +105,7 @@ class Chooser:
         if leaf not in self.choices:
             self.choices[leaf] = self._chosen(leaf, factor, call)
 
-        name, forms = self.choices[leaf].form, factor.forms(self._memory.take)
+        name, forms = self.choices[leaf].form, factor.forms()
         return forms[name]() if name in forms else factor
 
     def _chosen(self, leaf: str, factor: Factor, call: int) -> Choice:
@@ -127,9 +118,6 @@ class Chooser:
         # The first form is always among them: it holds what the pass holds anyway.
         room = self._room(factor.records, call)
         names = [name for name in forms if name == first or dense_bytes <= room]
-
-        # What stays is there while activations are at their peak, too.
-        self._memory.limit = self._beside_peak(factor.records)
 
         # A form that the user asks for needs no room, and no measurement.
         if self._form is not None:
@@ -146,10 +134,6 @@ class Chooser:
         stored = sum(choice.bytes for choice in self.choices.values())
         beside = SHARE * self.activations.peak + self.activations.given_back(call)
         return min(self._budget, max(_SMALL, records * beside)) - stored
-
-    def _beside_peak(self, records: int) -> float:
-        # Bytes that may be in use all the time.
-        return min(self._budget, max(_SMALL, records * SHARE * self.activations.peak))
 
     def _seconds(self, factor: Factor, names: list[str]) -> dict[str, float]:
         # Layers of equal shapes take equal time: a deep network is measured once.
@@ -181,24 +165,21 @@ def _times(factor: Factor, names: list[str], records: int) -> dict[str, float]:
 def _time(factor: Factor, name: str, runs: int) -> float:
     """Seconds for norms and sum in a form: the least of several runs.
 
-    The first run has to get its memory, and the others use it again, as the passes of a run do;
-    that it is erased is a part of what a form takes. On a processor its own time is what counts: it
-    does not depend on what else the machine does.
+    The first run has to get its memory. On a processor its own time is what counts: it does not
+    depend on what else the machine does.
     """
     on_cpu = all(tensor.device.type == "cpu" for tensor in tensors_of(factor))
     clock = time.process_time if on_cpu else time.perf_counter
 
     least = float("inf")
-    memory = KeptMemory()
 
     for _ in range(runs):
         start = clock()
-        formed = factor.forms(memory.take)[name]()
+        formed = factor.forms()[name]()
         squares, _spreads = formed.measured()
         total = squares.new_zeros(factor.shape)
         formed.add_to(total, torch.ones_like(squares), most_spread(formed.positions))
         float(total.view(-1)[0])  # a device may still be at work
-        memory.erase()
         least = min(least, clock() - start)
 
     return least

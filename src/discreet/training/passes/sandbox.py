@@ -39,10 +39,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.errors import ModelError
 from discreet.training.data.seeding import shared_numbers, shared_seed
-from discreet.training.factors.room import KeptMemory
 from discreet.training.passes.replaced import Replaced
 from discreet.training.passes.scripted import unseen_in
-from discreet.training.separation.marks import mark_kept
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
 from discreet.training.state.moved import Moved, Noted
@@ -118,7 +116,6 @@ class Traces:
     they changed.
 
     Attributes:
-        gradients: memory for gradients of single records, which is used again in the next pass.
         unerased: proofs of passes whose contributions may not be in the sums yet.
         begin_numbers: is to be called before each pass over several records, for what Python and
             NumPy draw.
@@ -136,7 +133,6 @@ class Traces:
         "_moved",
         "_seed",
         "begin_numbers",
-        "gradients",
         "may_tell",
         "shares_draws",
         "stateful",
@@ -144,7 +140,6 @@ class Traces:
     )
 
     def __init__(self) -> None:
-        self.gradients = KeptMemory(mark_kept)
         self.unerased: list[Proof] = []
         self.begin_numbers: Callable[[], None] = _nothing
         self.stateful = False
@@ -218,7 +213,6 @@ class Traces:
         for proof in self.unerased:
             proof.erase()
         self.unerased.clear()
-        self.gradients.erase()
 
         # A finalizer finds nothing of records any more. Where the user had switched collection off,
         # it stays off.

@@ -34,7 +34,6 @@ __all__ = [
     "holds_records",
     "is_whole",
     "mark_dataset",
-    "mark_kept",
     "marked_part",
     "memory_for",
     "new_pass",
@@ -155,12 +154,6 @@ def mark_dataset(tensor: Tensor) -> None:
     for part in (tensor, *_parts_in_memory(tensor)):
         carrier: Any = marked_part(part)
         carrier._separation = (0, _DATASET, False)  # noqa: SLF001
-
-
-def mark_kept(tensor: Tensor) -> None:
-    """Say that memory stays from pass to pass: an operation of a pass that meets it is refused."""
-    storage: Any = tensor.untyped_storage()
-    storage._separation = (0, KEPT, False)  # noqa: SLF001
 
 
 def _parts_in_memory(tensor: Tensor) -> list[Tensor]:

@@ -33,7 +33,6 @@ from torch.nn.functional import pad
 
 from discreet import _validate as check
 from discreet.errors import ParameterError
-from discreet.training.factors.room import Take, fresh
 
 __all__ = ["TOGETHER", "Convolution", "Size", "product"]
 
@@ -202,18 +201,13 @@ class Convolution:
 
         return self._gradient(x, g, folds=folds).view(folds, *shape)[:m]
 
-    def unfolded(self, x: Tensor, g: Tensor, *, take: Take = fresh) -> Tensor:
+    def unfolded(self, x: Tensor, g: Tensor) -> Tensor:
         """(m, *weight_shape): windows copied out, then one product per record.
 
         The windows of as many records as stay in the cache are copied at a time.
-
-        Args:
-            x: as for `sides`.
-            g: as for `sides`.
-            take: gives the memory of the result.
         """
         wide, narrow = self.sides(x, g)
-        out = self._room(x, len(x), take)
+        out = self._room(x, len(x))
         self._fill(wide, narrow, out)
 
         return out.view(len(x), *self.weight_shape)
@@ -312,9 +306,9 @@ class Convolution:
 
         return min(self.positions(wide.shape[2:])) >= 1
 
-    def _room(self, x: Tensor, records: int, take: Take = fresh) -> Tensor:
+    def _room(self, x: Tensor, records: int) -> Tensor:
         # Memory for the gradients of so many records, (m, groups, channels, p).
-        return take(x, (records, self.groups, self.weight_shape[0] // self.groups, self.window))
+        return x.new_empty((records, self.groups, self.weight_shape[0] // self.groups, self.window))
 
     def _fill(self, wide: Tensor, narrow: Tensor, out: Tensor) -> None:
         """Write gradients into `out` (m, groups, channels, p), as many records as stay in the cache

@@ -13,14 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import final
 
 import torch
 from torch import Tensor
 
 from discreet.training.factors.factors import Dense, Factor, Forms, Measures, present_only, wide
-from discreet.training.factors.room import Take, fresh
 from discreet.training.rounding.norms import row_squares
 from discreet.training.rounding.precision import LARGEST_INPUT
 from discreet.training.rules.call import Call, Rule
@@ -113,7 +111,7 @@ class Convolved:
 
         return Dense(total)
 
-    def dense(self, _take: Take = fresh) -> Dense:
+    def dense(self) -> Dense:
         return self.added(self.how.folded)
 
     def keep(self, mask: Tensor) -> Convolved:
@@ -130,13 +128,11 @@ class Convolved:
 
         return Convolved(self.how, x, g)
 
-    def forms(self, take: Take = fresh) -> Forms:
-        # Copies are added up one after the other: each would take memory of its own.
-        unfolded = partial(self.how.unfolded, take=fresh if self._is_copied else take)
+    def forms(self) -> Forms:
         return {
             "streamed": lambda: self,
             "folded": self.dense,
-            "unfolded": lambda: self.added(unfolded),
+            "unfolded": lambda: self.added(self.how.unfolded),
         }
 
 
