@@ -332,6 +332,9 @@ def _merged(factors: list[Factor]) -> Factor:
 
 def _joined_outers(outers: list[Outer]) -> Outer:
     """The positions of all, one after the other."""
+    if len(outers) == 1:
+        return outers[0]
+
     inputs = torch.cat([factor.a for factor in outers], 1)
     gradients = torch.cat([factor.b for factor in outers], 1)
 
@@ -340,6 +343,9 @@ def _joined_outers(outers: list[Outer]) -> Outer:
 
 def _joined_lookups(lookups: list[Lookups]) -> Lookups:
     """The positions of all, one after the other."""
+    if len(lookups) == 1:
+        return lookups[0]
+
     ids = torch.cat([factor.ids for factor in lookups], 1)
     gradients = torch.cat([factor.b for factor in lookups], 1)
 

@@ -10,6 +10,7 @@ from math import prod
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -131,9 +132,8 @@ def require_bounds(operation: Operation, arguments: Mapping[str, Any]) -> None:
     limit = prod(scores.shape[first:last]) if scores.ndim > 1 else scores.shape[0]
 
     with out_of_sight():
-        # Nearly always all of them are places, which two numbers tell.
-        least, most = torch.aminmax(indices)
-        if int(least) >= 0 and int(most) < limit:
+        # Nearly always all of them are places, which one number tells.
+        if _largest(indices) < limit:
             return
 
         out_of_range = (indices < 0) | (indices >= limit)
@@ -143,6 +143,16 @@ def require_bounds(operation: Operation, arguments: Mapping[str, Any]) -> None:
 
         if bool(out_of_range.any()):
             raise IndexError(f"an index of {operation.full_name} is out of range")
+
+
+def _largest(indices: Tensor) -> int:
+    """The largest of some indices, of which those below zero count as larger than all others."""
+    # Several times faster than torch finds the least and the largest of int64.
+    if indices.device.type == "cpu" and indices.dtype is torch.int64:
+        return int(indices.detach().numpy().view(np.uint64).max())
+
+    least, most = torch.aminmax(indices)
+    return int(most) if int(least) >= 0 else sys.maxsize
 
 
 def targets_of_records(
