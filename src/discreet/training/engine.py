@@ -10,7 +10,7 @@ touch each other, or which no rule covers, is computed record by record: slower,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -24,12 +24,18 @@ from discreet.training.factors.factors import Factor
 from discreet.training.factors.forms import Choice, Chooser, choices_table
 from discreet.training.passes.apart import one_by_one, refuse_shared
 from discreet.training.passes.batch_norm import PrivateBatchNorm
-from discreet.training.passes.contributions import Contributions, alone, gathered
+from discreet.training.passes.contributions import Contributions, Piece, alone, gathered
 from discreet.training.passes.oracle import SelfTest
 from discreet.training.passes.passes import Loss as _Loss
 from discreet.training.passes.passes import Passes
-from discreet.training.passes.precision_settings import refuse_kinds, without_autocast
+from discreet.training.passes.precision_settings import (
+    full_precision,
+    refuse_kinds,
+    without_autocast,
+)
 from discreet.training.passes.sandbox import seeded_pass
+from discreet.training.replay.recorder import Recorder
+from discreet.training.replay.replays import Compute, Replays
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import ViewOf, sources_of
 from discreet.training.separation.states import OneByOne, Stumbled
@@ -82,6 +88,8 @@ class Engine:
         memory_budget: bytes that the gradients of single records may take in one pass; more are
             never formed.
         form: fixed form of factors ("ghost", "direct"), instead of what is fastest.
+        static: whether losses have no state outside of tensors: passes are recorded once, and
+            executed from the recording (`replay/`).
     """
 
     def __init__(
@@ -91,6 +99,7 @@ class Engine:
         batch_norm: PrivateBatchNorm | None = None,
         memory_budget: int = _BUDGET,
         form: str | None = None,
+        static: bool = False,
     ) -> None:
         self.model = model
         self.batch_norm = PrivateBatchNorm(nn.Module()) if batch_norm is None else batch_norm
@@ -99,6 +108,12 @@ class Engine:
         refuse_kinds(self.parameters)
 
         self._passes = Passes(model, self.parameters, self.batch_norm)
+        self._replays: Replays | None = None
+        if static and self.parameters:
+            traces = self._passes.traces
+            self._replays = Replays(
+                model, self.device, self._executing, traces.erase, lambda: traces.stateful
+            )
 
         self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
@@ -147,7 +162,10 @@ class Engine:
         if not self.choices:
             return "Nothing is chosen before the first step."
 
-        return choices_table(self.choices)
+        table = choices_table(self.choices)
+        if self._replays is None or self._replays.reason is None:
+            return table
+        return f"{table}\nPasses are not replayed: {self._replays.reason}."
 
     def compute_one_by_one(self) -> None:
         """From now on, compute records one by one, whatever could be proved."""
@@ -177,6 +195,8 @@ class Engine:
         Args:
             seed: secret; of what Python and NumPy draw.
         """
+        if self._replays is not None:
+            self._replays.begin_step()
         return self._passes.traces.one_step(seed)
 
     def rest(self, loss: Loss, records: int) -> None:
@@ -305,21 +325,48 @@ class Engine:
 
             return self._chooser.finished(value.leaf, joined, use.number)
 
-        present = mask if copies == 1 else mask.repeat_interleave(copies)
+        def compute(
+            rows: Portion, present: Tensor, recorder: Recorder | None
+        ) -> tuple[dict[str, tuple[Piece, ...]], dict[str, Tensor]]:
+            with self._passes.recorded_by(recorder):
+                taped = self._passes.together(loss, rows, present, copies, finish)
+            self._uses = _counted(taped.uses, self.parameters)
 
+            # No code of the user's runs from here to the sums, which read all settings of
+            # precision.
+            with without_autocast(self.device), _recorded(recorder):
+                pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
+                return pieces, averaged(taped.statistics, len(present) // copies)
+
+        present = mask if copies == 1 else mask.repeat_interleave(copies)
         try:
-            taped = self._passes.together(loss, rows, present, copies, finish)
+            if self._replays is None:
+                pieces, statistics = compute(rows, present, None)
+            else:
+                pieces, statistics = self._replayed(loss, compute, rows, present, copies)
         except OneByOne as failure:
             self._understand(loss, copies, str(failure))
             return None
 
-        self._uses = _counted(taped.uses, self.parameters)
-        # No code of the user's runs from here to the sums, which read all settings of precision.
-        with without_autocast(self.device):
-            pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
+        return Contributions(pieces, mask.shape[0], mask), statistics
 
-        records = mask.shape[0]
-        return Contributions(pieces, records, mask), averaged(taped.statistics, records)
+    def _replayed(
+        self, loss: Loss, compute: Compute, rows: Portion, present: Tensor, copies: int
+    ) -> Any:
+        """As `compute`, from a recording where there is one that may be used."""
+        device = self.device.type
+        circumstances = (
+            *self.circumstances(loss, copies),
+            torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
+        )
+        return self._replays.contributed(circumstances, loss, compute, rows, present, copies)
+
+    @contextmanager
+    def _executing(self) -> Iterator[None]:
+        """The circumstances in which a recording is executed: as of the passes that it replaces."""
+        self._passes.traces.hold_finalizers()
+        with full_precision(self.device):
+            yield
 
     def _one_by_one(
         self, loss: Loss, rows: Portion, mask: Tensor, copies: int
@@ -470,6 +517,17 @@ class Engine:
             self._understand(loss, copies, "the rules do not compute torch's own gradients")
 
         return trial.taped.losses, trial.taped.statistics
+
+
+@contextmanager
+def _recorded(recorder: Recorder | None) -> Iterator[None]:
+    """For the time of what is made of a pass, when it has ended: recorded, if there is a recorder."""
+    if recorder is None:
+        yield
+        return
+
+    with recorder, recorder.unjudged():
+        yield
 
 
 def _cannot_stand_in() -> ModelError:

@@ -82,6 +82,9 @@ class PrivateRun:
         logs: called after every release with released values, such as `CsvLog`.
         microbatch: records of one pass; by default as many as memory allows.
         memory_budget: bytes that a pass may take, by estimate.
+        static: that the loss has no state outside of tensors, so that its passes are recorded once
+            and executed from there: faster for small models. The guarantee is the same; see
+            docs/training.md, "Static losses".
         source, label, parameters: as for `Aggregator`.
     """
 
@@ -97,6 +100,7 @@ class PrivateRun:
         logs: Sequence[Log] = (),
         microbatch: int | None = None,
         memory_budget: int = 2**31,
+        static: bool = False,
         source: Source | None = None,
         label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
@@ -110,7 +114,7 @@ class PrivateRun:
         refuse_parallel(model)
 
         # An eighth of the memory is for gradients of single records.
-        self._engine = Engine(model, batch_norm=norms, memory_budget=memory // 8)
+        self._engine = Engine(model, batch_norm=norms, memory_budget=memory // 8, static=static)
         self._gradients = GradientWatch(self._engine.parameters)
 
         if not self._engine.parameters:
