@@ -29,7 +29,12 @@ from torch.utils._python_dispatch import (
 )
 
 from discreet.training.separation.exits import arguments_of, targets_of
-from discreet.training.separation.marks import PLAIN_TENSORS, no_functions, out_of_sight
+from discreet.training.separation.marks import (
+    PLAIN_TENSORS,
+    is_constant,
+    no_functions,
+    out_of_sight,
+)
 from discreet.training.separation.operation import Operation, operation_of
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import PUBLIC, Rows, is_public
@@ -131,7 +136,7 @@ Step: TypeAlias = Operated | Read | Compared
 
 
 class _NotAgain(Exception):
-    """What runs cannot be executed again as it is; the reason, in words. Public."""
+    """What runs cannot be executed again as it is: what an operation does, in words. Public."""
 
 
 @final
@@ -173,6 +178,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._number = -1  # of the pass, as the proof marks it
         self._count = 0
         self._unjudged = 0
+        self._is_operating = False  # whether an operation that the proof judges is about to run
         self._proof: Proof | None = None
         self._generator = b""
         self._random: tuple[Any, ...] = ()
@@ -247,7 +253,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             return filled(thing, self._slot)
         except _NotAgain as reason:
-            self.refuse(str(reason))
+            self.refuse(f"what it gives {reason}")
             return None
 
     # --- what rules read ---
@@ -270,7 +276,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with no_functions(), out_of_sight():
                 self.steps.append(step(self._slot(tensor)))
         except _NotAgain as reason:
-            self.refuse(str(reason))
+            self.refuse(f"a rule that reads values {reason}")
 
     # --- the mode ---
 
@@ -292,7 +298,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 try:
                     self._note(operation, func, seen, out)
                 except _NotAgain as reason:
-                    self.refuse(str(reason))
+                    self.refuse(f"{operation.full_name} {reason}")
             return out
 
     def _seen(
@@ -302,38 +308,40 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         executed again.
         """
         try:
+            self._is_operating = not self._unjudged
             self._require_again(operation, args, kwargs)
             slots = filled((tuple(args), kwargs), self._slot)
         except _NotAgain as reason:
-            self.refuse(str(reason))
+            self.refuse(f"{operation.full_name} {reason}")
             return None
+        finally:
+            self._is_operating = False
 
         return slots  # type: ignore[no-any-return]
 
     def _require_again(self, operation: Operation, args: Any, kwargs: dict[str, Any]) -> None:
-        name = operation.full_name
         if operation.custom:
-            raise _NotAgain(f"{name} is no operation of torch's own")
+            raise _NotAgain("is no operation of torch's own")
         if operation.is_geometry:
-            raise _NotAgain(f"{name} changes how a tensor lies in memory")
+            raise _NotAgain("changes how a tensor lies in memory")
         if torch.is_inference_mode_enabled():
-            raise _NotAgain("it runs in inference mode")
+            raise _NotAgain("runs in inference mode")
         if any(isinstance(thing, torch.Generator) for thing in (*args, *kwargs.values())):
-            raise _NotAgain(f"{name} draws from a generator of the user's own")
+            raise _NotAgain("draws from a generator of the user's own")
 
         # What follows from these numbers is what it was when they were read: so they must be the
         # same, and be nobody's.
         tensors = tensors_among((list(args), kwargs))
         if _shows_values(operation) and not self._are_public(tensors):
-            raise _NotAgain(f"{name} looks at numbers of records, to raise an error")
+            raise _NotAgain("looks at numbers of records, to raise an error")
 
         for target in targets_of(operation, arguments_of(operation, args, kwargs)):
             if self._slot(target).origin is Origin.BEFORE:
-                raise _NotAgain(f"{name} writes into memory that was there before the pass")
+                raise _NotAgain("writes into memory that was there before the pass")
 
         # Where the generator was set, a draw belongs to something that is not recorded.
         if operation.draws and _generator_state() != self._generator:
-            raise _NotAgain("it sets torch's generator")
+            raise _NotAgain("draws from a generator that was set in the pass")
 
     def _are_public(self, tensors: list[Tensor]) -> bool:
         proof = self._proof
@@ -444,13 +452,31 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if memory is not None and place in memory.slots:
             return memory.slots[place]
 
-        mark = getattr(tensor.untyped_storage(), "_separation", None)
-        if mark is None or mark[0] != self._number or mark[1] is not PUBLIC or mark[2]:
-            raise _NotAgain("it uses memory that was made where nobody looks")
+        if not self._is_from_before(tensor):
+            raise _NotAgain("uses memory that was made where nobody looks")
 
         slot = self._made(tensor, Origin.BEFORE)
         self.before[slot] = tensor
         return slot
+
+    def _is_from_before(self, tensor: Tensor) -> bool:
+        """Whether the proof, or the library itself, says that memory is public, and was there
+        before the pass.
+        """
+        storage: Any = tensor.untyped_storage()
+        proof = self._proof
+        if is_constant(storage):
+            return True
+        if proof is None:
+            return False
+
+        # What an operation of the pass meets for the first time is so by the rules of the proof;
+        # elsewhere the proof must have met it already.
+        mark = getattr(storage, "_separation", None)
+        is_met = mark is not None and mark[0] == self._number
+        if not is_met and not self._is_operating:
+            return False
+        return proof.state(tensor) is PUBLIC and not proof.is_made_here(tensor)
 
     def _seen_otherwise(self, tensor: Tensor, memory: _Memory) -> Slot:
         """The slot of a view that was made out of sight, of memory that is known."""
@@ -458,7 +484,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if place[-1] is tensor.dtype:
                 break
         else:
-            raise _NotAgain("memory is seen as numbers of another kind, where nobody looks")
+            raise _NotAgain("sees memory as numbers of another kind, where nobody looks")
 
         slot = self._made(tensor, memory.origin)
         func = torch.ops.aten.as_strided.default
@@ -482,7 +508,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _require_plain(tensor: Tensor) -> None:
     is_plain = type(tensor) in PLAIN_TENSORS and tensor.layout is torch.strided
     if not is_plain or tensor.is_conj() or tensor.is_neg() or tensor.is_nested:
-        raise _NotAgain(f"it has a tensor of another kind, {type(tensor).__name__}")
+        raise _NotAgain(f"has a tensor of another kind, {type(tensor).__name__}")
 
 
 def _place(tensor: Tensor) -> tuple[Any, ...]:
