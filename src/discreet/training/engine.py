@@ -111,9 +111,7 @@ class Engine:
         self._replays: Replays | None = None
         if static and self.parameters:
             traces = self._passes.traces
-            self._replays = Replays(
-                model, self.device, self._executing, traces.erase, lambda: traces.stateful
-            )
+            self._replays = Replays(model, self.device, self._executing, traces)
 
         self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
@@ -201,14 +199,14 @@ class Engine:
 
     def rest(self, loss: Loss, records: int) -> None:
         """A step without records: public state moves as in any other, by a pass over made-up
-        records, if it is known to move.
+        records, if it is known to move. Nor does it show in when a pass is recorded.
 
         Args:
             loss: of the user.
             records: rows of a pass, as many as any other has: state may follow from how many there
                 are. What they contribute is dropped.
         """
-        if not self._passes.traces.stateful or self._stand_in is None:
+        if not self._stands_in or self._stand_in is None:
             return
 
         row, _ = self._stand_in
@@ -249,6 +247,11 @@ class Engine:
             contributed = None
             self._passes.traces.erase()
 
+    @property
+    def _stands_in(self) -> bool:
+        """Whether a step without records needs a pass over made-up ones."""
+        return self._passes.traces.stateful or self._replays is not None
+
     def _remember(self, loss: Loss, portion: Portion, records: int) -> None:
         """What passes look like, for a step without records. Public.
 
@@ -256,7 +259,7 @@ class Engine:
             ModelError: the loss has state, and fails on made-up records.
         """
         is_known = self._stand_in is not None and self._stand_in[1] == records
-        if is_known or not self._passes.traces.stateful:
+        if is_known or not self._stands_in:
             return
 
         # Tried now, where all steps are alike: an error in the step that has no records would show
@@ -266,7 +269,10 @@ class Engine:
         try:
             self._passes.plain(loss, rows, records)
         except USER_ERRORS as error:
-            raise _cannot_stand_in() from error
+            if self._passes.traces.stateful:
+                raise _cannot_stand_in() from error
+            self._replays = None  # which needs made-up records in every step
+            return
         self._stand_in = (row, records)
 
     def _rows_of(self, loss: Loss, portion: Portion, records: int) -> tuple[Loss, Portion, int]:
@@ -340,10 +346,7 @@ class Engine:
 
         present = mask if copies == 1 else mask.repeat_interleave(copies)
         try:
-            if self._replays is None:
-                pieces, statistics = compute(rows, present, None)
-            else:
-                pieces, statistics = self._replayed(loss, compute, rows, present, copies)
+            pieces, statistics = self._replayed(loss, compute, rows, present, copies)
         except OneByOne as failure:
             self._understand(loss, copies, str(failure))
             return None
@@ -354,6 +357,9 @@ class Engine:
         self, loss: Loss, compute: Compute, rows: Portion, present: Tensor, copies: int
     ) -> Any:
         """As `compute`, from a recording where there is one that may be used."""
+        if self._replays is None:
+            return compute(rows, present, None)
+
         device = self.device.type
         circumstances = (
             *self.circumstances(loss, copies),
@@ -521,7 +527,7 @@ class Engine:
 
 @contextmanager
 def _recorded(recorder: Recorder | None) -> Iterator[None]:
-    """For the time of what is made of a pass, when it has ended: recorded, if there is a recorder."""
+    """For the time of what is made of a pass that has ended: recorded, if there is a recorder."""
     if recorder is None:
         yield
         return

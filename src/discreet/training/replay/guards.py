@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from discreet.training.separation.marks import no_functions
 from discreet.training.separation.states import is_public
 from discreet.training.state.moved import Noted
-from discreet.training.state.reach import modules_of
 
 __all__ = ["Guards"]
 
@@ -46,9 +45,8 @@ class Guards:
         self._globals = _numbers_named(loss)
         self._kind = torch.get_default_dtype()
 
-        registers = [(module._parameters, module._buffers) for module in modules_of(model)]  # noqa: SLF001
-        named = [entry for pair in registers for entries in pair for entry in entries.values()]
-        tensors = {id(tensor): tensor for tensor in (*named, *before) if tensor is not None}
+        named = (*model.parameters(), *model.buffers())
+        tensors = {id(tensor): tensor for tensor in (*named, *before)}
         self._memory = [
             (tensor, tensor.untyped_storage(), tensor.untyped_storage().nbytes(), _place(tensor))
             for tensor in tensors.values()
@@ -100,7 +98,7 @@ def _is_same_function(first: Any, second: Any) -> bool:
     )
     same_self = getattr(first, "__self__", None) is getattr(second, "__self__", None)
     return same_self and all(
-        len(one) == len(other) and all(map(is_, one, other)) for one, other in pairs
+        len(now) == len(before) and all(map(is_, now, before)) for now, before in pairs
     )
 
 

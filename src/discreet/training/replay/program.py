@@ -14,19 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
+from weakref import ref
 
 import torch
 from torch import Tensor
 
-from discreet.training.replay.recorder import (
+from discreet.training.replay.recorder import Recorder
+from discreet.training.replay.steps import (
     Built,
     Compared,
     Operated,
     Origin,
-    Read,
-    Recorder,
+    Recorded,
     Slot,
-    Step,
+    ValuesRead,
     slots_in,
 )
 from discreet.training.separation.exits import arguments_of, require_bounds
@@ -35,7 +36,7 @@ from discreet.training.separation.operation import Operation
 from discreet.training.separation.states import Rows
 from discreet.training.separation.table.operands import uniform
 
-__all__ = ["Program", "Stale", "same_bits"]
+__all__ = ["Program", "Remains", "Stale", "same_bits"]
 
 _ERASED = 0xFF
 _LETTERS = {Origin.BEFORE: "e", Origin.BATCH: "x", Origin.PASS: "v"}
@@ -57,10 +58,11 @@ class Program:
         result: of the pass, with slots in the place of tensors.
 
     Attributes:
+        kind: of the shares of losses, the last entry.
         source: the function, to look at. Public.
     """
 
-    __slots__ = ("_run", "source")
+    __slots__ = ("_run", "_sizes", "kind", "source")
 
     def __init__(self, recorder: Recorder, result: Any) -> None:
         writer = _Writer(recorder, result)
@@ -68,23 +70,65 @@ class Program:
         space = writer.space
         exec(compile(self.source, "<a recorded pass>", "exec"), space)  # noqa: S102  (our own text)
         self._run: Callable[..., Any] = space["run"]
+        self._sizes = recorder.sizes
+        self.kind = recorder.kind
 
-    def run(self, entries: Sequence[Tensor]) -> Any:
-        """Execute it.
+    def fits(self, entries: Sequence[Tensor]) -> bool:
+        """Whether entries have the sizes of those of the recorded pass. Public."""
+        return [entry.shape for entry in entries] == self._sizes
+
+    def run(self, entries: list[Tensor]) -> tuple[Any, Remains]:
+        """Execute it: the result, and what it holds of records, to be erased.
 
         Args:
-            entries: what a pass is given of its records, in memory of its own; sensitive. They are
-                let go of at their last use if nobody else holds them.
+            entries: what a pass is given of its records, in memory of its own, that nobody else
+                holds; sensitive. They are taken out of the list.
 
         Raises:
             Stale: public values that decided are other ones now.
         """
         gradients = torch.is_grad_enabled()
+        remains = Remains(entries)
         try:
             with no_functions(), out_of_sight(), _below_autograd():
-                return self._run(*entries)
+                result, holders = self._run(entries)
+        except BaseException:
+            # An error of a kernel is shown with its frames.
+            remains.erase()
+            raise
         finally:
             _switch_gradients(gradients)
+
+        remains.add(holders)
+        return result, remains
+
+
+@final
+class Remains:
+    """Memory that a program has made of records, as long as somebody holds it.
+
+    Args:
+        tensors: in such memory.
+    """
+
+    __slots__ = ("_storages",)
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self._storages: list[ref[Any]] = []
+        self.add(tensors)
+
+    def add(self, tensors: Iterable[Tensor]) -> None:
+        """Further ones."""
+        self._storages += [ref(tensor.untyped_storage()) for tensor in tensors]
+
+    def erase(self) -> None:
+        """Overwrite it; floats become NaN."""
+        for reference in self._storages:
+            storage = reference()
+            # An empty storage counts as false.
+            if storage is not None and storage.nbytes():
+                storage.fill_(_ERASED)
+        self._storages.clear()
 
 
 @final
@@ -116,12 +160,14 @@ class _Writer:
             if dead:
                 self._lines.append(f"del {', '.join(map(_name, dead))}")
 
-        # What is used nowhere may be an entry, too: it goes with the function.
-        entries = ", ".join(map(_name, recorder.entries))
-        body = [*self._lines, f"return {self._text(result)}"]
+        # What is given to the caller is the caller's to erase; memory from before is not.
+        of_records = [slot for slot in slots_in(result) if slot.origin is not Origin.BEFORE]
+        body = [*self._lines, f"return {self._text(result)}, {self._text(of_records)}"]
         self.source = "\n".join(
             [
-                f"def run({entries}):",
+                "def run(entries):",
+                f"    {self._text(recorder.entries)} = entries",
+                "    entries.clear()",
                 "    try:",
                 *[f"        {line}" for line in body],
                 "    except BaseException:",
@@ -131,7 +177,7 @@ class _Writer:
             ]
         )
 
-    def _is_done_now(self, step: Step) -> bool:
+    def _is_done_now(self, step: Recorded) -> bool:
         """Make views of memory from before the pass once and for all: that memory stays where it
         is, or the program is not used.
         """
@@ -152,8 +198,8 @@ class _Writer:
                 self.space[_name(slot)] = tensor
         return True
 
-    def _write(self, step: Step) -> None:
-        if isinstance(step, Read):
+    def _write(self, step: Recorded) -> None:
+        if isinstance(step, ValuesRead):
             self._lines.append(f"expect({_name(step.slot)}, {self._text(step.values)})")
             return
         if isinstance(step, Compared):
@@ -178,14 +224,15 @@ class _Writer:
 
         if step.expected is not None:
             self._write_expected(step, call)
-            return
-
-        names = ["_" if slot is None else _name(slot) for slot in step.results]
-        if names == ["_"] or not any(step.results):
+        elif any(step.results):
+            self._write_results(step, call)
+        else:
             self._lines.append(call)
-            return
 
+    def _write_results(self, step: Operated, call: str) -> None:
+        names = ["_" if slot is None else _name(slot) for slot in step.results]
         self._lines.append(f"{', '.join(names)}{'' if step.single else ','} = {call}")
+
         if "_" in names:
             self._lines.append("del _")
         if step.zeroed:
@@ -204,19 +251,26 @@ class _Writer:
     def _text(self, thing: Any) -> str:
         if isinstance(thing, Slot):
             return _name(thing)
+        if isinstance(thing, Built):
+            return f"{self._constant(thing.kind)}({self._texts(thing.parts)})"
         if type(thing) in _SIMPLE:
             return repr(thing)
+
+        return self._text_of_container(thing)
+
+    def _text_of_container(self, thing: Any) -> str:
         if type(thing) is list:
-            return f"[{', '.join(map(self._text, thing))}]"
+            return f"[{self._texts(thing)}]"
         if type(thing) is tuple:
-            return f"({''.join(f'{self._text(part)}, ' for part in thing)})"
+            return f"({self._texts(thing)},)" if thing else "()"
         if type(thing) is dict:
             pairs = [f"{self._text(name)}: {self._text(part)}" for name, part in thing.items()]
             return f"{{{', '.join(pairs)}}}"
-        if isinstance(thing, Built):
-            return f"{self._constant(thing.kind)}({', '.join(map(self._text, thing.parts))})"
 
         return self._constant(thing)
+
+    def _texts(self, things: Iterable[Any]) -> str:
+        return ", ".join(map(self._text, things))
 
     def _constant(self, thing: Any) -> str:
         name = self._constants.get(id(thing))
@@ -241,19 +295,19 @@ def _with_tensors(thing: Any, space: Mapping[str, Any]) -> Any:
     return thing
 
 
-def _used_by(step: Step) -> list[Slot]:
+def _used_by(step: Recorded) -> list[Slot]:
     if isinstance(step, Operated):
         return slots_in([step.args, step.kwargs])
 
     return [step.slot]
 
 
-def _last_uses(steps: Sequence[Step], result: Any) -> dict[int, list[Slot]]:
+def _last_uses(steps: Sequence[Recorded], result: Any) -> dict[int, list[Slot]]:
     """Slots that nobody needs after a step, by its place."""
     last: dict[Slot, int] = {}
     for place, step in enumerate(steps):
-        made = [slot for slot in getattr(step, "results", ()) if slot is not None]
-        for slot in (*_used_by(step), *made):
+        results = [slot for slot in getattr(step, "results", ()) if slot is not None]
+        for slot in (*_used_by(step), *results):
             if slot.origin is not Origin.BEFORE:
                 last[slot] = place
     for slot in slots_in(result):
@@ -269,14 +323,11 @@ def _last_uses(steps: Sequence[Step], result: Any) -> dict[int, list[Slot]]:
 
 
 def _erase(names: Mapping[str, Any]) -> None:
-    """Overwrite what a program has made of records: an error of a kernel is shown with its frame.
-
-    Memory from before the pass has other names.
-    """
-    for name, thing in names.items():
-        if isinstance(thing, Tensor) and name[0] in "vx" and thing.untyped_storage().nbytes():
-            storage: Any = thing.untyped_storage()
-            storage.fill_(_ERASED)
+    """Overwrite what a program has made: an error of a kernel is shown with its frame."""
+    # Memory from before the pass has other names.
+    of_records = (_LETTERS[Origin.BATCH], _LETTERS[Origin.PASS])
+    values = [value for name, value in names.items() if name.startswith(of_records)]
+    Remains(value for value in values if isinstance(value, Tensor)).erase()
 
 
 def _zero(tensor: Tensor) -> None:
@@ -318,5 +369,4 @@ def _same_tensor(first: Tensor, second: Tensor) -> bool:
 
     with no_functions(), out_of_sight(), torch.no_grad():
         pair: Iterable[Tensor] = (first.detach(), second.detach())
-        one, other = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in pair]
-        return torch.equal(one, other)
+        return torch.equal(*[values.contiguous().reshape(-1).view(torch.uint8) for values in pair])

@@ -15,9 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum, auto
-from typing import Any, Self, TypeAlias, final
+from typing import Any, Self, final
 
 import numpy as np
 import torch
@@ -28,6 +26,16 @@ from torch.utils._python_dispatch import (
     _pop_mode_temporarily,
 )
 
+from discreet.training.replay.steps import (
+    Compared,
+    Operated,
+    Origin,
+    Recorded,
+    Slot,
+    ValuesRead,
+    filled,
+    slots_in,
+)
 from discreet.training.separation.exits import arguments_of, targets_of
 from discreet.training.separation.marks import (
     PLAIN_TENSORS,
@@ -40,99 +48,7 @@ from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import PUBLIC, Rows, is_public
 from discreet.training.separation.table.operands import tensors_among, witnessed
 
-__all__ = ["Compared", "Operated", "Origin", "Read", "Recorder", "Slot", "Step", "filled", "slots_in"]
-
-
-class Origin(Enum):
-    """Whose memory a tensor lies in."""
-
-    BEFORE = auto()
-    """That was there before the pass: parameters, buffers, constants. Public."""
-    BATCH = auto()
-    """What the pass was given of its records."""
-    PASS = auto()
-    """Made by the pass."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A tensor of a recorded pass.
-
-    Args:
-        number: of the slot.
-        origin: of its memory.
-    """
-
-    number: int
-    origin: Origin
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Operated:
-    """An operation that was executed.
-
-    Args:
-        operation: its facts.
-        call: executes it.
-        args: by place, with slots for tensors.
-        kwargs: by name, likewise.
-        results: slots of its results, in their order; None for one that is nobody's, or in the
-            memory of a slot as it was before.
-        single: whether it gives one result by itself, and no tuple.
-        gradients: whether gradients were switched on.
-        zeroed: whether what it gives is filled with zeros: nobody has written it.
-        judged: whether the proof has judged it; the others are of the library's own rules.
-        expected: the numbers that it gave to Python, or whose shapes Python has seen; of public
-            values. None otherwise.
-    """
-
-    operation: Operation
-    call: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    results: tuple[Slot | None, ...]
-    single: bool
-    gradients: bool
-    zeroed: bool
-    judged: bool
-    expected: Any = None
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Read:
-    """A rule has read the numbers of a public tensor: they must be these.
-
-    Args:
-        slot: of the tensor.
-        values: that were read.
-    """
-
-    slot: Slot
-    values: Tensor
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Compared:
-    """It was asked whether a public tensor is the same for all records: the answer must be this.
-
-    Args:
-        slot: of the tensor.
-        rows: where the records would be in it.
-        count: of records.
-        alike: the answer.
-    """
-
-    slot: Slot
-    rows: Rows
-    count: int
-    alike: bool
-
-
-Step: TypeAlias = Operated | Read | Compared
+__all__ = ["Recorder"]
 
 
 class _NotAgain(Exception):
@@ -159,7 +75,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         steps: what ran, in its order.
         before: tensors from before the pass that were met, by slot.
         entries: slots of what the pass was given of its records, in their order.
-        kind: of the last of these, the shares of losses.
+        sizes: of these.
+        kind: of the last of them, the shares of losses.
     """
 
     def __init__(self) -> None:
@@ -169,9 +86,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._clear()
 
     def _clear(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[Recorded] = []
         self.before: dict[Slot, Tensor] = {}
         self.entries: list[Slot] = []
+        self.sizes: list[torch.Size] = []
         self.kind = torch.float32
 
         self._token = object()  # tells the marks of this recording from those of others
@@ -201,6 +119,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         storage: Any = entry.untyped_storage()
         self._number = storage._separation[0]  # noqa: SLF001  (the mark of the proof)
         self.kind = entry.dtype
+        self.sizes.append(entry.shape)
         self.entries.append(self._made(entry, Origin.BATCH))
 
     def __enter__(self) -> Self:
@@ -260,7 +179,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def read(self, tensor: Tensor) -> None:
         """A rule reads the numbers of a public tensor."""
-        self._witness(tensor, lambda slot: Read(slot, tensor.detach().clone()))
+        self._witness(tensor, lambda slot: ValuesRead(slot, tensor.detach().clone()))
 
     def compared(self, tensor: Tensor, rows: Rows, count: int, *, alike: bool) -> None:
         """Somebody asks whether a public tensor is the same for all records."""
@@ -271,7 +190,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         self._witness(tensor, lambda slot: Compared(slot, rows, count, alike))
 
-    def _witness(self, tensor: Tensor, step: Callable[[Slot], Step]) -> None:
+    def _witness(self, tensor: Tensor, step: Callable[[Slot], Recorded]) -> None:
         try:
             with no_functions(), out_of_sight():
                 self.steps.append(step(self._slot(tensor)))
@@ -348,8 +267,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not tensors:
             return True
 
-        is_judged = proof is not None and not self._unjudged
-        return is_judged and all(is_public(proof.state(tensor)) for tensor in tensors)
+        if proof is None or self._unjudged:
+            return False
+        return all(is_public(proof.state(tensor)) for tensor in tensors)
 
     def _note(
         self,
@@ -379,7 +299,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         is_new = [isinstance(result, Tensor) and not self._has_memory(result) for result in results]
         slots = tuple([self._result(result) for result in results])
-        zeroed = operation.uninitialised and not self._unjudged and any(is_new)
+        # As the proof fills it; also where a rule of the library makes it, so that no program ever
+        # reads what others left in memory.
+        zeroed = operation.uninitialised and any(is_new)
 
         args, kwargs = seen
         self.steps.append(
@@ -408,9 +330,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _memory(self, tensor: Tensor) -> _Memory | None:
         _require_plain(tensor)
-        mark = getattr(tensor.untyped_storage(), "_discreet_memory", None)
-        is_ours = mark is not None and mark[0] is self._token
-        return mark[1] if is_ours else None  # type: ignore[no-any-return]
+        mark: Any = getattr(tensor.untyped_storage(), "_discreet_memory", None)
+        if mark is None or mark[0] is not self._token:
+            return None
+
+        memory: _Memory = mark[1]
+        return memory
 
     def _result(self, result: Any) -> Slot | None:
         """The slot of a result; None if it is no tensor, or one that is there already."""
@@ -480,15 +405,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _seen_otherwise(self, tensor: Tensor, memory: _Memory) -> Slot:
         """The slot of a view that was made out of sight, of memory that is known."""
-        for place, source in memory.slots.items():
-            if place[-1] is tensor.dtype:
-                break
-        else:
+        sources = [slot for place, slot in memory.slots.items() if place[-1] is tensor.dtype]
+        if not sources:
             raise _NotAgain("sees memory as numbers of another kind, where nobody looks")
 
         slot = self._made(tensor, memory.origin)
         func = torch.ops.aten.as_strided.default
-        args = (source, list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
+        args = (sources[0], list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
         self.steps.append(
             Operated(
                 operation_of(func),
@@ -524,58 +447,6 @@ def _shows_values(operation: Operation) -> bool:
 def _generator_state() -> bytes:
     with no_functions(), out_of_sight():
         return torch.default_generator.get_state().numpy().tobytes()
-
-
-def filled(thing: Any, change: Callable[[Any], Any], kind: type = Tensor) -> Any:
-    """Copy arguments, or a result of a pass, with everything of a class replaced.
-
-    Looked into are lists, tuples, dicts, and dataclasses of the library that hold such a thing.
-    """
-    if isinstance(thing, kind):
-        return change(thing)
-    if type(thing) in (list, tuple):
-        return type(thing)([filled(part, change, kind) for part in thing])
-    if type(thing) is dict:
-        return {name: filled(part, change, kind) for name, part in thing.items()}
-    if is_dataclass(thing) and not isinstance(thing, type) and slots_in(thing, kind):
-        parts = [filled(getattr(thing, field.name), change, kind) for field in fields(thing)]
-        return Built(type(thing), tuple(parts))
-    if isinstance(thing, Built):
-        return Built(thing.kind, tuple([filled(part, change, kind) for part in thing.parts]))
-
-    return thing
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Built:
-    """An object of a dataclass, with slots in the place of tensors.
-
-    Args:
-        kind: its class.
-        parts: what its fields hold, in their order.
-    """
-
-    kind: Any
-    parts: tuple[Any, ...]
-
-
-def slots_in(thing: Any, kind: type = Slot) -> list[Any]:
-    """Everything of a class in a structure, in its order."""
-    if isinstance(thing, kind):
-        return [thing]
-    if isinstance(thing, Built):
-        parts: Any = thing.parts
-    elif type(thing) is dict:
-        parts = thing.values()
-    elif type(thing) in (list, tuple):
-        parts = thing
-    elif is_dataclass(thing) and not isinstance(thing, type):
-        parts = [getattr(thing, field.name) for field in fields(thing)]
-    else:
-        return []
-
-    return [match for part in parts for match in slots_in(part, kind)]
 
 
 def _random_states() -> tuple[Any, ...]:

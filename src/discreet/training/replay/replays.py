@@ -23,7 +23,8 @@ from discreet.errors import ModelError
 from discreet.training.data.trees import Portion, branches, made_up, mapped, tensors_in
 from discreet.training.replay.guards import Guards
 from discreet.training.replay.program import Program, Stale, same_bits
-from discreet.training.replay.recorder import Recorder, slots_in
+from discreet.training.replay.recorder import Recorder
+from discreet.training.replay.steps import slots_in
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.states import OneByOne
 
@@ -38,7 +39,14 @@ _PERIOD = 1000
 _ATTEMPTS = 3
 """How often a pass is recorded, before it is left at that."""
 
-_MADE_UP_ERRORS = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
+_MADE_UP_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 class Compute(Protocol):
@@ -48,6 +56,21 @@ class Compute(Protocol):
         """What the rows contribute; recorded, if there is a recorder."""
 
 
+class PassTraces(Protocol):
+    """What passes leave behind, as the room above keeps it.
+
+    Attributes:
+        stateful: whether a pass has changed public state. Public.
+        unerased: what is to be erased.
+    """
+
+    stateful: bool
+    unerased: list[Any]
+
+    def erase(self) -> None:
+        """Overwrite what passes made of records, and somebody still holds."""
+
+
 @dataclass(slots=True, eq=False)
 class _Known:
     """What is known of passes of one kind.
@@ -55,7 +78,6 @@ class _Known:
     Args:
         program: if they can be executed from one.
         guards: of the program.
-        kind: of the shares of losses.
         compared: the step in which the program was compared last.
         attempts: how often a pass was recorded.
         tried: the step in which that was, or in which the program was given up.
@@ -63,7 +85,6 @@ class _Known:
 
     program: Program | None = None
     guards: Guards | None = None
-    kind: torch.dtype = torch.float32
     compared: int = 0
     attempts: int = 0
     tried: int = 0
@@ -77,8 +98,7 @@ class Replays:
         model: of the user.
         device: on which losses are.
         executing: the circumstances in which a program runs.
-        erase: overwrites what passes made of records, and somebody still holds.
-        is_stateful: whether a pass has changed public state.
+        traces: of the passes.
 
     Attributes:
         reason: why passes are not executed from a program; None if they are, or are going to be.
@@ -90,14 +110,12 @@ class Replays:
         model: nn.Module,
         device: torch.device,
         executing: Callable[[], AbstractContextManager[None]],
-        erase: Callable[[], None],
-        is_stateful: Callable[[], bool],
+        traces: PassTraces,
     ) -> None:
         self._model = model
         self._device = device
         self._executing = executing
-        self._erase = erase
-        self._is_stateful = is_stateful
+        self._traces = traces
         self._known: dict[tuple[Any, ...], _Known] = {}
         self._step = 0
         self.reason: str | None = None
@@ -144,14 +162,21 @@ class Replays:
         if self._step - known.compared >= _PERIOD:
             self._compare_again(known, program, compute, rows, len(present))
 
+        with no_functions(), out_of_sight():
+            entries = [_entry(leaf, rows.places) for leaf in tensors_in(rows.batch)]
+            entries.append(present.to(self._device, program.kind) / copies)
+        if not program.fits(entries):
+            return compute(rows, present, None)
+
         try:
-            with no_functions(), out_of_sight():
-                entries = [_entry(leaf, rows.places) for leaf in tensors_in(rows.batch)]
-                entries.append(present.to(self._device, known.kind) / copies)
             with self._executing():
-                return program.run(entries)
+                result, remains = program.run(entries)
         except Stale as stale:
             return self._given_up(known, str(stale), compute, rows, present)
+
+        # As of a pass: when its contributions were added to the sums, or that has failed.
+        self._traces.unerased.append(remains)
+        return result
 
     def _is_due(self, known: _Known) -> bool:
         is_early = self._step < _FIRST or known.tried == self._step
@@ -182,16 +207,15 @@ class Replays:
             result = compute(Portion(first), present, recorder)
             slots = recorder.slots_of(result)
             del result
-            self._erase()
+            self._traces.erase()
 
-            if self._is_stateful():
+            if self._traces.stateful:
                 recorder.refuse("its passes change state: buffers, attributes or variables")
 
             if recorder.reason is None:
                 program = Program(recorder, slots)
                 guards = Guards(self._model, loss, recorder.before.values())
-                known.kind = recorder.kind
-                if self._agree(known, program, compute, first, present):
+                if self._agree(program, compute, first, present):
                     known.program, known.guards, known.compared = program, guards, self._step
                     self.reason = None
                     return
@@ -208,24 +232,22 @@ class Replays:
         known.attempts = _ATTEMPTS
         self.reason = recorder.reason
 
-    def _agree(
-        self, known: _Known, program: Program, compute: Compute, rows: Any, present: Tensor
-    ) -> bool:
+    def _agree(self, program: Program, compute: Compute, rows: Any, present: Tensor) -> bool:
         """Whether a program and the user's own pass give the same bits over made-up records."""
-        other = mapped(rows, _varied)
+        varied = mapped(rows, _varied)
         generator = torch.default_generator.get_state()
-        expected = compute(Portion(other), present, None)
+        expected = compute(Portion(varied), present, None)
 
         torch.default_generator.set_state(generator)
         with self._executing(), no_functions(), out_of_sight():
-            entries = [_entry(leaf, None) for leaf in tensors_in(other)]
-            entries.append(present.to(self._device, known.kind))
-            found = program.run(entries)
-            agree = same_bits(slots_in(found, Tensor), slots_in(expected, Tensor))
+            entries = [_entry(leaf, None) for leaf in tensors_in(varied)]
+            entries.append(present.to(self._device, program.kind))
+            replayed, _ = program.run(entries)
+            agree = same_bits(slots_in(replayed, Tensor), slots_in(expected, Tensor))
 
         torch.default_generator.set_state(generator)
         del expected
-        self._erase()
+        self._traces.erase()
         return agree
 
     def _compare_again(
@@ -237,11 +259,11 @@ class Replays:
             ModelError: the user's own pass computes something else by now.
         """
         known.compared = self._step
-        made = made_up(rows.take(torch.arange(count)))
+        records = made_up(rows.take(torch.arange(count)))
         present = torch.ones(count, dtype=torch.bool)
 
         try:
-            agree = self._agree(known, program, compute, made, present)
+            agree = self._agree(program, compute, records, present)
         except (OneByOne, *_MADE_UP_ERRORS):
             agree = False
 
