@@ -149,7 +149,7 @@ class Replays:
         key = (circumstances, copies, len(present), _outline(rows.batch))
         known = self._known.setdefault(key, _Known())
         if known.program is None and self._is_due(known):
-            self._record(known, loss, compute, rows, len(present))
+            self._record(known, loss, compute, rows, copies, len(present))
 
         program = known.program
         if program is None or known.guards is None:
@@ -160,7 +160,7 @@ class Replays:
             return self._given_up(known, moved, compute, rows, present)
 
         if self._step - known.compared >= _PERIOD:
-            self._compare_again(known, program, compute, rows, len(present))
+            self._compare_again(known, program, compute, rows, copies, len(present))
 
         with no_functions(), out_of_sight():
             entries = [_entry(leaf, rows.places) for leaf in tensors_in(rows.batch)]
@@ -194,7 +194,13 @@ class Replays:
         return compute(rows, present, None)
 
     def _record(
-        self, known: _Known, loss: Callable[..., Any], compute: Compute, rows: Portion, count: int
+        self,
+        known: _Known,
+        loss: Callable[..., Any],
+        compute: Compute,
+        rows: Portion,
+        copies: int,
+        count: int,
     ) -> None:
         """Record a pass over made-up records, and compare it over others."""
         known.tried, known.attempts = self._step, known.attempts + 1
@@ -215,7 +221,7 @@ class Replays:
             if recorder.reason is None:
                 program = Program(recorder, slots)
                 guards = Guards(self._model, loss, recorder.before.values())
-                if self._agree(program, compute, first, present):
+                if self._agree(program, compute, first, present, copies):
                     known.program, known.guards, known.compared = program, guards, self._step
                     self.reason = None
                     return
@@ -232,7 +238,9 @@ class Replays:
         known.attempts = _ATTEMPTS
         self.reason = recorder.reason
 
-    def _agree(self, program: Program, compute: Compute, rows: Any, present: Tensor) -> bool:
+    def _agree(
+        self, program: Program, compute: Compute, rows: Any, present: Tensor, copies: int
+    ) -> bool:
         """Whether a program and the user's own pass give the same bits over made-up records."""
         varied = mapped(rows, _varied)
         generator = torch.default_generator.get_state()
@@ -241,7 +249,7 @@ class Replays:
         torch.default_generator.set_state(generator)
         with self._executing(), no_functions(), out_of_sight():
             entries = [_entry(leaf, None) for leaf in tensors_in(varied)]
-            entries.append(present.to(self._device, program.kind))
+            entries.append(present.to(self._device, program.kind) / copies)
             replayed, _ = program.run(entries)
             agree = same_bits(slots_in(replayed, Tensor), slots_in(expected, Tensor))
 
@@ -251,7 +259,13 @@ class Replays:
         return agree
 
     def _compare_again(
-        self, known: _Known, program: Program, compute: Compute, rows: Portion, count: int
+        self,
+        known: _Known,
+        program: Program,
+        compute: Compute,
+        rows: Portion,
+        copies: int,
+        count: int,
     ) -> None:
         """Compare over made-up records, in all runs in the same steps.
 
@@ -263,7 +277,7 @@ class Replays:
         present = torch.ones(count, dtype=torch.bool)
 
         try:
-            agree = self._agree(program, compute, records, present)
+            agree = self._agree(program, compute, records, present, copies)
         except (OneByOne, *_MADE_UP_ERRORS):
             agree = False
 
