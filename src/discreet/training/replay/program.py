@@ -1,10 +1,8 @@
-"""A recorded pass as one straight function of Python that calls kernels.
+"""A recorded pass as a list of calls of kernels, one after the other.
 
-    x1 = ...             what the pass is given of its records
-    v3 = addmm(e2, x1, e4)
-    del x1               every tensor goes at its last use: no more memory than the pass takes
-    ...
-    return {leaf: factors}, statistics
+    places    slots and constants, in one list
+    calls     a kernel, the places of its arguments, the place of its result
+    dead      places that nobody needs after a call: no more memory than the pass takes
 
 Executed below autograd and without modes: what runs are the overloads that the proof has seen, in
 their order, with the same static arguments, in memory that is shared in the same way.
@@ -13,7 +11,8 @@ their order, with the same static arguments, in memory that is shared in the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, final
+from operator import itemgetter
+from typing import Any, TypeAlias, final
 from weakref import ref
 
 import torch
@@ -39,10 +38,11 @@ from discreet.training.separation.table.operands import uniform
 __all__ = ["Program", "Remains", "Stale", "same_bits"]
 
 _ERASED = 0xFF
-_LETTERS = {Origin.BEFORE: "e", Origin.BATCH: "x", Origin.PASS: "v"}
-_SIMPLE = (bool, int, str, type(None))
 _below_autograd: Any = torch._C._AutoDispatchBelowAutograd  # noqa: SLF001
 _switch_gradients: Any = torch._C._set_grad_enabled  # noqa: SLF001
+
+_Places: TypeAlias = list[Any]
+_Call: TypeAlias = Callable[[_Places], None]
 
 
 class Stale(Exception):
@@ -59,19 +59,30 @@ class Program:
 
     Attributes:
         kind: of the shares of losses, the last entry.
-        source: the function, to look at. Public.
+        names: of its operations, in their order, to look at. Public.
     """
 
-    __slots__ = ("_run", "_sizes", "kind", "source")
+    __slots__ = (
+        "_before",
+        "_calls",
+        "_of_records",
+        "_result",
+        "_results",
+        "_sizes",
+        "kind",
+        "names",
+    )
 
     def __init__(self, recorder: Recorder, result: Any) -> None:
         writer = _Writer(recorder, result)
-        self.source = writer.source
-        space = writer.space
-        exec(compile(self.source, "<a recorded pass>", "exec"), space)  # noqa: S102  (our own text)
-        self._run: Callable[..., Any] = space["run"]
+        self._before = tuple(writer.before)
+        self._calls = writer.calls
+        self._result, self._results = writer.result, writer.results
+        self._of_records = writer.of_records
+
         self._sizes = recorder.sizes
         self.kind = recorder.kind
+        self.names = tuple(writer.names)
 
     def fits(self, entries: Sequence[Tensor]) -> bool:
         """Whether entries have the sizes of those of the recorded pass. Public."""
@@ -89,18 +100,31 @@ class Program:
         """
         gradients = torch.is_grad_enabled()
         remains = Remains(entries)
+        # Entries come first, then what was there before.
+        places = [*entries, *self._before]
+        entries.clear()
+
         try:
             with no_functions(), out_of_sight(), _below_autograd():
-                result, holders = self._run(entries)
+                for call, dead in self._calls:
+                    call(places)
+                    for place in dead:
+                        places[place] = None
         except BaseException:
             # An error of a kernel is shown with its frames.
+            remains.add(filter(_is_tensor, map(places.__getitem__, self._of_records)))
             remains.erase()
+            places.clear()
             raise
         finally:
             _switch_gradients(gradients)
 
-        remains.add(holders)
-        return result, remains
+        remains.add(map(places.__getitem__, self._results))
+        return places[self._result], remains
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
 
 
 @final
@@ -133,49 +157,48 @@ class Remains:
 
 @final
 class _Writer:
-    """Writes the function."""
+    """Turns a recording into calls.
+
+    Attributes:
+        before: what places hold before the first call, entries aside.
+        calls: each with the places that are dead after it.
+        names: of the steps.
+        of_records: places of what is made of records.
+        result: the place of the result.
+        results: places of its tensors that are made of records.
+    """
 
     def __init__(self, recorder: Recorder, result: Any) -> None:
-        self.space: dict[str, Any] = {
-            "erase": _erase,
-            "bounds": _check_bounds,
-            "expect": _expect,
-            "expect_alike": _expect_alike,
-            "zero": _zero,
-            "gradients": _switch_gradients,
-        }
-        self._constants: dict[int, str] = {}
+        self.before: list[Any] = []
+        self.calls: list[tuple[_Call, tuple[int, ...]]] = []
+        self.names: list[str] = []
+
+        self._first = len(recorder.entries)  # place after the entries
+        self._places: dict[Slot, int] = {slot: at for at, slot in enumerate(recorder.entries)}
+        self._constants: dict[int, int] = {}
         self._gradients: bool | None = None
+        self._unused = self._new(None)
+        self._temporary: list[int] = []  # places of lists of arguments
 
         for slot, tensor in recorder.before.items():
             with no_functions(), out_of_sight():
-                self.space[_name(slot)] = tensor.detach()
+                self._places[slot] = self._new(tensor.detach())
 
         steps = [step for step in recorder.steps if not self._is_done_now(step)]
-        last_uses = _last_uses(steps, result)
-        self._lines: list[str] = []
-        for place, step in enumerate(steps):
+        last_uses = _last_uses(steps, recorder.entries, result)
+        for number, step in enumerate(steps):
             self._write(step)
-            dead = last_uses.get(place, ())
-            if dead:
-                self._lines.append(f"del {', '.join(map(_name, dead))}")
+            self.names.append(
+                step.operation.full_name if isinstance(step, Operated) else type(step).__name__
+            )
+            self._bury(last_uses.get(number, ()))
+        self.result = self._place(result)
 
+        of_records = [slot for slot in self._places if slot.origin is not Origin.BEFORE]
+        self.of_records = tuple(map(self._places.__getitem__, of_records))
         # What is given to the caller is the caller's to erase; memory from before is not.
-        of_records = [slot for slot in slots_in(result) if slot.origin is not Origin.BEFORE]
-        body = [*self._lines, f"return {self._text(result)}, {self._text(of_records)}"]
-        self.source = "\n".join(
-            [
-                "def run(entries):",
-                f"    {self._text(recorder.entries)} = entries",
-                "    entries.clear()",
-                "    try:",
-                *[f"        {line}" for line in body],
-                "    except BaseException:",
-                "        erase(locals())",
-                "        raise",
-                "",
-            ]
-        )
+        given_out = [slot for slot in slots_in(result) if slot.origin is not Origin.BEFORE]
+        self.results = tuple(map(self._places.__getitem__, given_out))
 
     def _is_done_now(self, step: Recorded) -> bool:
         """Make views of memory from before the pass once and for all: that memory stays where it
@@ -186,113 +209,168 @@ class _Writer:
 
         used = slots_in([*step.args, step.kwargs])
         is_view = step.operation.is_view or step.operation.name == "as_strided"
-        if not is_view or not used or any(_name(slot) not in self.space for slot in used):
+        is_from_before = all(slot.origin is Origin.BEFORE for slot in used)
+        if not is_view or not used or not is_from_before or not self._places.keys() >= set(used):
             return False
 
         with no_functions(), out_of_sight(), _below_autograd():
-            args = _with_tensors(step.args, self.space)
-            out = step.call(*args, **_with_tensors(step.kwargs, self.space))
+            out = step.call(*self._now(step.args), **self._now(step.kwargs))
         results = [out] if step.single else list(out)
         for slot, tensor in zip(step.results, results, strict=True):
             if slot is not None:
-                self.space[_name(slot)] = tensor
+                self._places[slot] = self._new(tensor)
         return True
+
+    def _now(self, thing: Any) -> Any:
+        """Arguments with tensors from before the pass."""
+        if isinstance(thing, Slot):
+            return self.before[self._places[thing] - self._first]
+        if type(thing) in (list, tuple):
+            return type(thing)([self._now(part) for part in thing])
+        if type(thing) is dict:
+            return {name: self._now(part) for name, part in thing.items()}
+
+        return thing
+
+    # --- places ---
+
+    def _new(self, value: Any) -> int:
+        self.before.append(value)
+        return self._first + len(self.before) - 1
+
+    def _place(self, thing: Any) -> int:
+        """The place of an argument; what holds slots is put together by a call of its own."""
+        if isinstance(thing, Slot):
+            if thing not in self._places:
+                self._places[thing] = self._new(None)
+            return self._places[thing]
+
+        if not slots_in(thing):
+            return self._constant(thing)
+
+        place = self._new(None)
+        self._temporary.append(place)
+        join, parts = _joining(thing)
+        self._call(join, parts, place)
+        return place
+
+    def _constant(self, thing: Any) -> int:
+        place = self._constants.get(id(thing))
+        if place is None:
+            # The list holds it, so that no other gets its `id`.
+            place = self._constants[id(thing)] = self._new(thing)
+        return place
+
+    # --- calls ---
+
+    def _call(self, function: Any, args: Iterable[Any], out: int | None = None) -> None:
+        """One call, with its result in a place, or nowhere."""
+        arguments = _taken([self._place(argument) for argument in args])
+        place = self._unused if out is None else out
+        self.calls.append((_single(function, arguments, place), ()))
+        if out is None:
+            self._bury((), self._unused)
+
+    def _bury(self, slots: Iterable[Slot], *places: int) -> None:
+        """After the last call, these places are dead, and those of lists of arguments."""
+        dead = [*map(self._place, slots), *places, *self._temporary]
+        self._temporary.clear()
+        if dead:
+            call, earlier = self.calls[-1]
+            self.calls[-1] = (call, (*earlier, *dead))
 
     def _write(self, step: Recorded) -> None:
         if isinstance(step, ValuesRead):
-            self._lines.append(f"expect({_name(step.slot)}, {self._text(step.values)})")
-            return
-        if isinstance(step, Compared):
-            about = (step.rows, step.count, step.alike)
-            self._lines.append(f"expect_alike({_name(step.slot)}, {self._text(about)})")
-            return
+            self._call(_expect, [step.slot, step.values])
+        elif isinstance(step, Compared):
+            self._call(_expect_alike, [step.slot, step.rows, step.count, step.alike])
+        else:
+            self._write_operation(step)
 
+    def _write_operation(self, step: Operated) -> None:
         if step.gradients is not self._gradients:
             self._gradients = step.gradients
-            self._lines.append(f"gradients({step.gradients})")
+            self._call(_switch_gradients, [step.gradients])
 
-        self._write_call(step)
-
-    def _write_call(self, step: Operated) -> None:
         if step.operation.bounded is not None and step.judged:
-            about = (self._text(step.operation), self._text(step.args), self._text(step.kwargs))
-            self._lines.append(f"bounds({', '.join(about)})")
+            self._call(_check_bounds, [step.operation, step.args, step.kwargs])
 
-        arguments = [*map(self._text, step.args)]
-        arguments += [f"{name}={self._text(value)}" for name, value in step.kwargs.items()]
-        call = f"{self._constant(step.call)}({', '.join(arguments)})"
-
+        function, args = step.call, list(step.args)
+        if step.kwargs:
+            function = _named(step.call, len(args), tuple(step.kwargs))
+            args += step.kwargs.values()
         if step.expected is not None:
-            self._write_expected(step, call)
-        elif any(step.results):
-            self._write_results(step, call)
+            function = _expecting(function, step.expected)
+
+        outs = [self._unused if slot is None else self._place(slot) for slot in step.results]
+        if step.single:
+            self._call(function, args, outs[0])
         else:
-            self._lines.append(call)
+            arguments = _taken([self._place(argument) for argument in args])
+            self.calls.append((_several(function, arguments, tuple(outs)), ()))
 
-    def _write_results(self, step: Operated, call: str) -> None:
-        names = ["_" if slot is None else _name(slot) for slot in step.results]
-        self._lines.append(f"{', '.join(names)}{'' if step.single else ','} = {call}")
-
-        if "_" in names:
-            self._lines.append("del _")
+        if self._unused in outs:
+            self._bury((), self._unused)
         if step.zeroed:
-            self._lines += [f"zero({name})" for name in names if name != "_"]
-
-    def _write_expected(self, step: Operated, call: str) -> None:
-        self._lines.append(f"_ = {call}")
-        self._lines.append(f"expect(_, {self._constant(step.expected)})")
-        for number, slot in enumerate(step.results):
-            if slot is not None:
-                self._lines.append(f"{_name(slot)} = {'_' if step.single else f'_[{number}]'}")
-        self._lines.append("del _")
-
-    # --- text of arguments and results ---
-
-    def _text(self, thing: Any) -> str:
-        if isinstance(thing, Slot):
-            return _name(thing)
-        if isinstance(thing, Built):
-            return f"{self._constant(thing.kind)}({self._texts(thing.parts)})"
-        if type(thing) in _SIMPLE:
-            return repr(thing)
-
-        return self._text_of_container(thing)
-
-    def _text_of_container(self, thing: Any) -> str:
-        if type(thing) is list:
-            return f"[{self._texts(thing)}]"
-        if type(thing) is tuple:
-            return f"({self._texts(thing)},)" if thing else "()"
-        if type(thing) is dict:
-            pairs = [f"{self._text(name)}: {self._text(part)}" for name, part in thing.items()]
-            return f"{{{', '.join(pairs)}}}"
-
-        return self._constant(thing)
-
-    def _texts(self, things: Iterable[Any]) -> str:
-        return ", ".join(map(self._text, things))
-
-    def _constant(self, thing: Any) -> str:
-        name = self._constants.get(id(thing))
-        if name is None:
-            name = self._constants[id(thing)] = f"c{len(self._constants)}"
-            self.space[name] = thing  # which holds it, so that no other gets its `id`
-        return name
+            for slot in filter(None, step.results):
+                self._call(_zero, [slot])
 
 
-def _name(slot: Slot) -> str:
-    return f"{_LETTERS[slot.origin]}{slot.number}"
-
-
-def _with_tensors(thing: Any, space: Mapping[str, Any]) -> Any:
-    if isinstance(thing, Slot):
-        return space[_name(thing)]
-    if type(thing) in (list, tuple):
-        return type(thing)([_with_tensors(part, space) for part in thing])
+def _joining(thing: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """What puts a structure together again, and its parts."""
+    if isinstance(thing, Built):
+        return thing.kind, list(thing.parts)
     if type(thing) is dict:
-        return {name: _with_tensors(part, space) for name, part in thing.items()}
+        names = tuple(thing)
+        return (lambda *parts: dict(zip(names, parts, strict=True))), list(thing.values())
 
-    return thing
+    kind = type(thing)
+    return (lambda *parts: kind(parts)), list(thing)
+
+
+def _taken(places: list[int]) -> Callable[[_Places], tuple[Any, ...]]:
+    """What takes arguments from their places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+
+    return lambda values: tuple([values[place] for place in places])
+
+
+def _single(function: Any, arguments: Callable[[_Places], tuple[Any, ...]], out: int) -> _Call:
+    def call(places: _Places) -> None:
+        places[out] = function(*arguments(places))
+
+    return call
+
+
+def _several(
+    function: Any, arguments: Callable[[_Places], tuple[Any, ...]], outs: tuple[int, ...]
+) -> _Call:
+    def call(places: _Places) -> None:
+        for out, value in zip(outs, function(*arguments(places)), strict=True):
+            places[out] = value
+
+    return call
+
+
+def _named(function: Any, count: int, names: tuple[str, ...]) -> Callable[..., Any]:
+    """A function whose arguments after so many are given by these names."""
+
+    def call(*args: Any) -> Any:
+        return function(*args[:count], **dict(zip(names, args[count:], strict=True)))
+
+    return call
+
+
+def _expecting(function: Any, expected: Any) -> Callable[..., Any]:
+    """A function whose results must be these."""
+
+    def call(*args: Any) -> Any:
+        out = function(*args)
+        _expect(out, expected)
+        return out
+
+    return call
 
 
 def _used_by(step: Recorded) -> list[Slot]:
@@ -302,32 +380,26 @@ def _used_by(step: Recorded) -> list[Slot]:
     return [step.slot]
 
 
-def _last_uses(steps: Sequence[Recorded], result: Any) -> dict[int, list[Slot]]:
-    """Slots that nobody needs after a step, by its place."""
-    last: dict[Slot, int] = {}
-    for place, step in enumerate(steps):
+def _last_uses(
+    steps: Sequence[Recorded], entries: Iterable[Slot], result: Any
+) -> Mapping[int, list[Slot]]:
+    """Slots that nobody needs after a step, by its number."""
+    last = dict.fromkeys(entries, 0)
+    for number, step in enumerate(steps):
         results = [slot for slot in getattr(step, "results", ()) if slot is not None]
         for slot in (*_used_by(step), *results):
             if slot.origin is not Origin.BEFORE:
-                last[slot] = place
+                last[slot] = number
     for slot in slots_in(result):
         last.pop(slot, None)
 
     dead: dict[int, list[Slot]] = {}
-    for slot, place in last.items():
-        dead.setdefault(place, []).append(slot)
+    for slot, number in last.items():
+        dead.setdefault(number, []).append(slot)
     return dead
 
 
 # --- called by programs ---
-
-
-def _erase(names: Mapping[str, Any]) -> None:
-    """Overwrite what a program has made: an error of a kernel is shown with its frame."""
-    # Memory from before the pass has other names.
-    of_records = (_LETTERS[Origin.BATCH], _LETTERS[Origin.PASS])
-    values = [value for name, value in names.items() if name.startswith(of_records)]
-    Remains(value for value in values if isinstance(value, Tensor)).erase()
 
 
 def _zero(tensor: Tensor) -> None:
@@ -346,8 +418,7 @@ def _expect(values: Any, before: Any) -> None:
         raise Stale("public values that were read when the pass was proved are other ones now")
 
 
-def _expect_alike(tensor: Tensor, about: tuple[Rows, int, bool]) -> None:
-    rows, count, alike = about
+def _expect_alike(tensor: Tensor, rows: Rows, count: int, alike: object) -> None:
     if uniform(tensor, rows, count) is not alike:
         raise Stale("a public tensor that was the same for all records is not so now")
 

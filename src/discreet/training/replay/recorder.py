@@ -12,12 +12,10 @@ that is recorded.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Self, final
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import (
@@ -26,6 +24,7 @@ from torch.utils._python_dispatch import (
     _pop_mode_temporarily,
 )
 
+from discreet.training.data.seeding import global_states
 from discreet.training.replay.steps import (
     Compared,
     Operated,
@@ -110,7 +109,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         self._clear()
         self._proof = proof
-        self._generator, self._random = _generator_state(), _random_states()
+        self._generator, self._random = _generator_state(), global_states()
         for entry in entries:
             self.enter(entry)
 
@@ -166,7 +165,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def slots_of(self, thing: Any) -> Any:
         """A result of the pass, which has ended, with slots in the place of its tensors."""
-        if _random_states() != self._random:
+        if global_states() != self._random:
             self.refuse("it draws random numbers of Python or NumPy")
 
         try:
@@ -447,9 +446,3 @@ def _shows_values(operation: Operation) -> bool:
 def _generator_state() -> bytes:
     with no_functions(), out_of_sight():
         return torch.default_generator.get_state().numpy().tobytes()
-
-
-def _random_states() -> tuple[Any, ...]:
-    """Where the global generators of Python and NumPy stand."""
-    kind, keys, *places = np.random.get_state()  # noqa: NPY002  (it is the old one that is global)
-    return random.getstate(), kind, bytes(keys), *places  # type: ignore[arg-type]

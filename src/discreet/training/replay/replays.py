@@ -28,7 +28,7 @@ from discreet.training.replay.steps import slots_in
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.states import OneByOne
 
-__all__ = ["Compute", "Replays"]
+__all__ = ["Compute", "PassTraces", "Replays"]
 
 _FIRST = 2
 """The step in which a pass is recorded: in the first one, forms of factors are chosen."""

@@ -21,6 +21,7 @@ __all__ = [
     "Origin",
     "Recorded",
     "Slot",
+    "ValuesRead",
     "filled",
     "slots_in",
 ]

@@ -9,7 +9,13 @@ import pytest
 import torch
 from numpy.random import mtrand
 
-from discreet.training.data.seeding import SeedUse, derived, seeded, shared_numbers
+from discreet.training.data.seeding import (
+    SeedUse,
+    derived,
+    global_states,
+    seeded,
+    shared_numbers,
+)
 
 
 def drawn() -> tuple[float, float, float]:
@@ -93,3 +99,13 @@ def test_a_generator_on_numpys_own_bits_follows_and_is_put_back() -> None:
         begin()
         assert own.random() == numbers
     assert state() == before
+
+
+def test_the_states_of_global_generators_tell_whether_somebody_has_drawn() -> None:
+    before = global_states()
+    assert global_states() == before
+    random.random()
+    after = global_states()
+    assert after != before
+    np.random.random()
+    assert global_states() != after

@@ -22,6 +22,8 @@ def loss(model: Any, batch: Tensor) -> Tensor:
 
 
 class Model(nn.Module):
+    shift: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(3, 2)

@@ -46,15 +46,18 @@ class Stepper:
     @property
     def has_program(self) -> bool:
         """Whether the last pass was executed from a recording, or the next may be."""
+        return any(entry.program for entry in self._known())
+
+    def _known(self) -> list[Any]:
         known = self.engine._replays
-        return known is not None and any(entry.program for entry in known._known.values())
+        return [] if known is None else list(known._known.values())
 
 
 def same(first: list[Tensor], second: list[Tensor]) -> bool:
     return len(first) == len(second) and all(map(torch.equal, first, second))
 
 
-def mlp(*more: nn.Module) -> nn.Module:
+def mlp(*more: nn.Module) -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(5, 7), *more, nn.ReLU(), nn.Linear(7, 3))
 
@@ -69,6 +72,8 @@ def cnn() -> nn.Module:
 
 class Tiny(nn.Module):
     """Attention over tokens, with a table that is the head as well."""
+
+    places: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +145,7 @@ def test_the_loss_is_not_called_any_more() -> None:
         stepper.step(function, records())
     forward = nn.Linear.forward
     try:
-        nn.Linear.forward = lambda *_: pytest.fail("the model was called")  # type: ignore[assignment]
+        nn.Linear.forward = lambda *_: pytest.fail("the model was called")  # type: ignore[method-assign]
         stepper.step(function, records())
     finally:
         nn.Linear.forward = forward  # type: ignore[method-assign]
@@ -165,10 +170,11 @@ def test_weights_move_between_steps() -> None:
 
 def test_the_first_steps_and_other_sizes() -> None:
     stepper = Stepper(mlp())
-    stepper.step(loss, records())
-    assert not stepper.has_program
-    stepper.step(loss, records())
-    assert stepper.has_program
+    seen = []
+    for _ in range(2):
+        stepper.step(loss, records())
+        seen.append(stepper.has_program)
+    assert seen == [False, True]
     model = stepper.engine.model
     batch = records()
     plain = Stepper(model, static=False)
@@ -200,6 +206,8 @@ def test_eval_and_train_are_other_passes() -> None:
 
 def test_a_public_index_that_moves_gives_what_the_users_pass_gives() -> None:
     class Chosen(nn.Module):
+        order: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             torch.manual_seed(0)
