@@ -302,6 +302,12 @@ class _Writer:
         if step.expected is not None:
             function = _expecting(function, step.expected)
 
+        self._write_results(step, function, args)
+        if step.zeroed:
+            for slot in filter(None, step.results):
+                self._call(_zero, [slot])
+
+    def _write_results(self, step: Operated, function: Any, args: list[Any]) -> None:
         outs = [self._unused if slot is None else self._place(slot) for slot in step.results]
         if step.single:
             self._call(function, args, outs[0])
@@ -311,9 +317,6 @@ class _Writer:
 
         if self._unused in outs:
             self._bury((), self._unused)
-        if step.zeroed:
-            for slot in filter(None, step.results):
-                self._call(_zero, [slot])
 
 
 def _joining(thing: Any) -> tuple[Callable[..., Any], list[Any]]:
