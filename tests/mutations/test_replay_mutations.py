@@ -42,77 +42,77 @@ def no_targets(*_: object) -> list[Tensor]:
 
 MUTATIONS = [
     Mutation(
-        "T08 values that a rule has read are not read again",
+        "values that a rule has read are not read again",
         replaced(Recorder, "read", nothing),
         f"{PROGRAM}::test_an_index_that_a_rule_has_read_must_be_the_same",
     ),
     Mutation(
-        "T08 constants are not compared between places again",
+        "constants are not compared between places again",
         replaced(Recorder, "compared", nothing),
         f"{PROGRAM}::test_a_constant_that_was_the_same_for_all_records_must_stay_so",
     ),
     Mutation(
-        "T08 public numbers that Python has seen may be other ones",
+        "public numbers that Python has seen may be other ones",
         replaced(program, "same_bits", yes),
         f"{PROGRAM}::test_a_public_number_that_python_has_seen_must_be_the_same",
     ),
     Mutation(
-        "T08 indices are not compared with their range",
+        "indices are not compared with their range",
         replaced(program, "_check_bounds", nothing),
         f"{PROGRAM}::test_indices_are_compared_with_their_range_going_back",
     ),
     Mutation(
-        "T09 memory that nobody has written is read",
+        "memory that nobody has written is read",
         replaced(program, "_zero", nothing),
         f"{PROGRAM}::test_memory_that_nobody_has_written_is_zero",
     ),
     Mutation(
-        "T09 an error shows records",
+        "an error shows records",
         replaced(Remains, "erase", nothing),
         f"{PROGRAM}::test_an_error_of_a_kernel_shows_no_record",
     ),
     Mutation(
-        "T09 what a program made outlives its step",
+        "what a program made outlives its step",
         replaced(Remains, "erase", nothing),
         f"{REPLAYS}::test_contributions_are_erased_when_their_step_has_ended",
     ),
     Mutation(
-        "T09 memory from before holds records by now",
+        "memory from before holds records by now",
         replaced(guards, "is_public", yes),
         f"{GUARDS}::test_what_has_moved_is_seen",
     ),
     Mutation(
-        "T09 memory from before has moved",
+        "memory from before has moved",
         replaced(Guards, "_is_memory_same", yes),
         f"{GUARDS}::test_what_has_moved_is_seen",
     ),
     Mutation(
-        "T09 a recording holds what was made where nobody looks",
+        "a recording holds what was made where nobody looks",
         replaced(Recorder, "_is_from_before", yes),
         f"{RECORDER}::test_a_result_that_was_made_where_nobody_looks_is_a_reason",
     ),
     Mutation(
-        "T09 a recording writes into memory from before",
+        "a recording writes into memory from before",
         replaced(recorder, "targets_of", no_targets),
         f"{RECORDER}::test_what_cannot_be_executed_again_is_a_reason",
     ),
     Mutation(
-        "T07 numbers of records are compared with those of the recording",
+        "numbers of records are compared with those of the recording",
         replaced(Recorder, "_are_public", yes),
         f"{RECORDER}::test_a_check_of_numbers_of_records_is_a_reason",
     ),
     Mutation(
-        "T14 records are recorded",
+        "records are recorded",
         replaced(replays, "made_up", as_it_is),
         f"{REPLAYS}::test_only_made_up_records_are_recorded_and_compared",
     ),
     Mutation(
-        "P28 a step without records records nothing",
+        "a step without records records nothing",
         replaced(Engine, "_stands_in", False),
         f"{REPLAYS}::test_a_step_without_records_records_as_any_other",
     ),
     Mutation(
-        "T13 settings of precision are read where a pass was recorded, and never again",
+        "settings of precision are read where a pass was recorded, and never again",
         replaced(engine, "full_precision", lambda _: nullcontext()),
         f"{REPLAYS}::test_settings_of_precision_are_read_in_every_step",
     ),

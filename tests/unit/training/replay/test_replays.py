@@ -355,3 +355,15 @@ def test_settings_of_precision_are_read_in_every_step() -> None:
             stepper.step(loss, records())
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_passes_of_many_kinds_are_not_recorded_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replays, "_KINDS", 2)
+    stepper = Stepper(mlp())
+    for rows in (3, 4, 5, 6):
+        for _ in range(2):
+            stepper.step(loss, records(), rows)
+    assert len(stepper._known()) == 2
+    assert "more than 2 kinds" in stepper.engine.explain()
