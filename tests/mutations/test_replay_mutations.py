@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from discreet.training import engine
 from discreet.training.engine import Engine
+from discreet.training.passes import passes
 from discreet.training.replay import guards, program, recorder, replays
 from discreet.training.replay.guards import Guards
 from discreet.training.replay.program import Remains
@@ -108,12 +108,12 @@ MUTATIONS = [
     ),
     Mutation(
         "a step without records records nothing",
-        replaced(Engine, "_stands_in", False),
+        replaced(Engine, "rest", nothing),
         f"{REPLAYS}::test_a_step_without_records_records_as_any_other",
     ),
     Mutation(
         "settings of precision are read where a pass was recorded, and never again",
-        replaced(engine, "full_precision", lambda _: nullcontext()),
+        replaced(passes.Passes, "executing", lambda _: nullcontext()),
         f"{REPLAYS}::test_settings_of_precision_are_read_in_every_step",
     ),
 ]

@@ -10,7 +10,7 @@ touch each other, or which no rule covers, is computed record by record: slower,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -28,14 +28,10 @@ from discreet.training.passes.contributions import Contributions, Piece, alone, 
 from discreet.training.passes.oracle import SelfTest
 from discreet.training.passes.passes import Loss as _Loss
 from discreet.training.passes.passes import Passes
-from discreet.training.passes.precision_settings import (
-    full_precision,
-    refuse_kinds,
-    without_autocast,
-)
+from discreet.training.passes.precision_settings import refuse_kinds, without_autocast
 from discreet.training.passes.sandbox import seeded_pass
-from discreet.training.replay.recorder import Recorder
-from discreet.training.replay.replays import Compute, Replays
+from discreet.training.replay.recorder import Recorder, recorded
+from discreet.training.replay.replays import Replays
 from discreet.training.rules.call import Use
 from discreet.training.rules.weights import ViewOf, sources_of
 from discreet.training.separation.states import OneByOne, Stumbled
@@ -108,10 +104,7 @@ class Engine:
         refuse_kinds(self.parameters)
 
         self._passes = Passes(model, self.parameters, self.batch_norm)
-        self._replays: Replays | None = None
-        if static and self.parameters:
-            traces = self._passes.traces
-            self._replays = Replays(model, self.device, self._executing, traces)
+        self._replays = Replays(model, self._passes, enabled=static)
 
         self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
@@ -161,9 +154,8 @@ class Engine:
             return "Nothing is chosen before the first step."
 
         table = choices_table(self.choices)
-        if self._replays is None or self._replays.reason is None:
-            return table
-        return f"{table}\nPasses are not replayed: {self._replays.reason}."
+        reason = self._replays.reason
+        return table if reason is None else f"{table}\nPasses are not replayed: {reason}."
 
     def compute_one_by_one(self) -> None:
         """From now on, compute records one by one, whatever could be proved."""
@@ -193,8 +185,7 @@ class Engine:
         Args:
             seed: secret; of what Python and NumPy draw.
         """
-        if self._replays is not None:
-            self._replays.begin_step()
+        self._replays.begin_step()
         return self._passes.traces.one_step(seed)
 
     def rest(self, loss: Loss, records: int) -> None:
@@ -206,7 +197,7 @@ class Engine:
             records: rows of a pass, as many as any other has: state may follow from how many there
                 are. What they contribute is dropped.
         """
-        if not self._stands_in or self._stand_in is None:
+        if not (self._passes.traces.stateful or self._replays.enabled) or self._stand_in is None:
             return
 
         row, _ = self._stand_in
@@ -247,11 +238,6 @@ class Engine:
             contributed = None
             self._passes.traces.erase()
 
-    @property
-    def _stands_in(self) -> bool:
-        """Whether a step without records needs a pass over made-up ones."""
-        return self._passes.traces.stateful or self._replays is not None
-
     def _remember(self, loss: Loss, portion: Portion, records: int) -> None:
         """What passes look like, for a step without records. Public.
 
@@ -259,7 +245,7 @@ class Engine:
             ModelError: the loss has state, and fails on made-up records.
         """
         is_known = self._stand_in is not None and self._stand_in[1] == records
-        if is_known or not self._stands_in:
+        if is_known or not (self._passes.traces.stateful or self._replays.enabled):
             return
 
         # Tried now, where all steps are alike: an error in the step that has no records would show
@@ -271,7 +257,7 @@ class Engine:
         except USER_ERRORS as error:
             if self._passes.traces.stateful:
                 raise _cannot_stand_in() from error
-            self._replays = None  # which needs made-up records in every step
+            self._replays.give_up("the loss fails on made-up records")
             return
         self._stand_in = (row, records)
 
@@ -340,39 +326,21 @@ class Engine:
 
             # No code of the user's runs from here to the sums, which read all settings of
             # precision.
-            with without_autocast(self.device), _recorded(recorder):
+            with without_autocast(self.device), recorded(recorder):
                 pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
                 return pieces, averaged(taped.statistics, len(present) // copies)
 
         present = mask if copies == 1 else mask.repeat_interleave(copies)
         try:
-            pieces, statistics = self._replayed(loss, compute, rows, present, copies)
+            circumstances = self.circumstances(loss, copies)
+            pieces, statistics = self._replays.contributed(
+                circumstances, loss, compute, rows, present, copies
+            )
         except OneByOne as failure:
             self._understand(loss, copies, str(failure))
             return None
 
         return Contributions(pieces, mask.shape[0], mask), statistics
-
-    def _replayed(
-        self, loss: Loss, compute: Compute, rows: Portion, present: Tensor, copies: int
-    ) -> Any:
-        """As `compute`, from a recording where there is one that may be used."""
-        if self._replays is None:
-            return compute(rows, present, None)
-
-        device = self.device.type
-        circumstances = (
-            *self.circumstances(loss, copies),
-            torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
-        )
-        return self._replays.contributed(circumstances, loss, compute, rows, present, copies)
-
-    @contextmanager
-    def _executing(self) -> Iterator[None]:
-        """The circumstances in which a recording is executed: as of the passes that it replaces."""
-        self._passes.traces.hold_finalizers()
-        with full_precision(self.device):
-            yield
 
     def _one_by_one(
         self, loss: Loss, rows: Portion, mask: Tensor, copies: int
@@ -523,17 +491,6 @@ class Engine:
             self._understand(loss, copies, "the rules do not compute torch's own gradients")
 
         return trial.taped.losses, trial.taped.statistics
-
-
-@contextmanager
-def _recorded(recorder: Recorder | None) -> Iterator[None]:
-    """For the time of what is made of a pass that has ended: recorded, if there is a recorder."""
-    if recorder is None:
-        yield
-        return
-
-    with recorder, recorder.unjudged():
-        yield
 
 
 def _cannot_stand_in() -> ModelError:

@@ -467,8 +467,7 @@ def test_p42_records_in_the_wrong_place_are_not_shown() -> None:
 )
 def test_static_losses_release_the_same_bits(policy: Any, microbatch: int | None) -> None:
     def released(*, static: bool) -> list[Tensor]:
-        model = network()
-        model.insert(2, nn.Dropout(0.4))
+        model = nn.Sequential(network(), nn.Dropout(0.4))
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         gradients: list[Tensor] = []
         its = plan(policy=policy, steps=6)

@@ -88,6 +88,13 @@ class Passes:
         return next(iter(self._parameters.values())).device
 
     @contextmanager
+    def executing(self) -> Iterator[None]:
+        """The circumstances in which a recording is executed: those of the pass it replaces."""
+        self.traces.hold_finalizers()
+        with full_precision(self.device):
+            yield
+
+    @contextmanager
     def recorded_by(self, recorder: Recorder | None) -> Iterator[None]:
         """For the time of a pass over all records, what it runs is recorded, if by somebody."""
         self._recorder = recorder

@@ -47,7 +47,18 @@ from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import PUBLIC, Rows, is_public
 from discreet.training.separation.table.operands import tensors_among, witnessed
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "recorded"]
+
+
+@contextmanager
+def recorded(recorder: Recorder | None) -> Iterator[None]:
+    """For the time of what is made of a pass that has ended: recorded, if there is a recorder."""
+    if recorder is None:
+        yield
+        return
+
+    with recorder, recorder.unjudged():
+        yield
 
 
 class _NotAgain(Exception):

@@ -28,7 +28,7 @@ from discreet.training.replay.steps import slots_in
 from discreet.training.separation.marks import no_functions, out_of_sight
 from discreet.training.separation.states import OneByOne
 
-__all__ = ["Compute", "PassTraces", "Replays"]
+__all__ = ["Compute", "PassTraces", "Replays", "Runner"]
 
 _FIRST = 2
 """The step in which a pass is recorded: in the first one, forms of factors are chosen."""
@@ -74,6 +74,21 @@ class PassTraces(Protocol):
         """Overwrite what passes made of records, and somebody still holds."""
 
 
+class Runner(Protocol):
+    """What runs passes, in the room above."""
+
+    @property
+    def traces(self) -> PassTraces:
+        """Of its passes."""
+
+    @property
+    def device(self) -> torch.device:
+        """On which losses are."""
+
+    def executing(self) -> AbstractContextManager[None]:
+        """The circumstances in which a program runs."""
+
+
 @dataclass(slots=True, eq=False)
 class _Known:
     """What is known of passes of one kind.
@@ -99,26 +114,20 @@ class Replays:
 
     Args:
         model: of the user.
-        device: on which losses are.
-        executing: the circumstances in which a program runs.
-        traces: of the passes.
+        runner: of its passes.
+        enabled: whether passes are recorded at all.
 
     Attributes:
+        enabled: as it was given, until a reason was found.
         reason: why passes are not executed from a program; None if they are, or are going to be.
             Public.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        device: torch.device,
-        executing: Callable[[], AbstractContextManager[None]],
-        traces: PassTraces,
-    ) -> None:
+    def __init__(self, model: nn.Module, runner: Runner, *, enabled: bool) -> None:
         self._model = model
-        self._device = device
-        self._executing = executing
-        self._traces = traces
+        self._runner = runner
+        self._traces = runner.traces
+        self.enabled = enabled
         self._known: dict[tuple[Any, ...], _Known] = {}
         self._step = 0
         self.reason: str | None = None
@@ -128,6 +137,10 @@ class Replays:
         which follows from the size of a sample.
         """
         self._step += 1
+
+    def give_up(self, reason: str) -> None:
+        """From now on nothing is recorded, for this reason. Public."""
+        self.enabled, self.reason = False, reason
 
     def contributed(
         self,
@@ -149,17 +162,14 @@ class Replays:
             present: which rows are records; sensitive.
             copies: rows of each record.
         """
-        key = (circumstances, copies, len(present), _outline(rows.batch))
-        if key not in self._known and len(self._known) >= _KINDS:
-            self.reason = f"there are more than {_KINDS} kinds of them, by sizes, modes and losses"
+        known = self._of_kind(circumstances, rows, present, copies)
+        if known is None:
             return compute(rows, present, None)
 
-        known = self._known.setdefault(key, _Known())
         if known.program is None and self._is_due(known):
             self._record(known, loss, compute, rows, copies, len(present))
 
-        program = known.program
-        if program is None or known.guards is None:
+        if known.program is None or known.guards is None:
             return compute(rows, present, None)
 
         moved = known.guards.moved(loss)
@@ -167,23 +177,45 @@ class Replays:
             return self._given_up(known, moved, compute, rows, present)
 
         if self._step - known.compared >= _PERIOD:
-            self._compare_again(known, program, compute, rows, copies, len(present))
-
-        with no_functions(), out_of_sight():
-            entries = [_entry(leaf, rows.places) for leaf in tensors_in(rows.batch)]
-            entries.append(present.to(self._device, program.kind) / copies)
-        if not program.fits(entries):
-            return compute(rows, present, None)
+            self._compare_again(known, known.program, compute, rows, copies, len(present))
 
         try:
-            with self._executing():
-                result, remains = program.run(entries)
+            result = self._executed(known.program, rows, present, copies)
         except Stale as stale:
             return self._given_up(known, str(stale), compute, rows, present)
+
+        return compute(rows, present, None) if result is None else result
+
+    def _executed(self, program: Program, rows: Portion, present: Tensor, copies: int) -> Any:
+        """The result of a program; None if the batch has other sizes than the recorded one."""
+        with no_functions(), out_of_sight():
+            entries = [_entry(leaf, rows.places) for leaf in tensors_in(rows.batch)]
+            entries.append(present.to(self._runner.device, program.kind) / copies)
+        if not program.fits(entries):
+            return None
+
+        with self._runner.executing():
+            result, remains = program.run(entries)
 
         # As of a pass: when its contributions were added to the sums, or that has failed.
         self._traces.unerased.append(remains)
         return result
+
+    def _of_kind(
+        self, circumstances: tuple[object, ...], rows: Portion, present: Tensor, copies: int
+    ) -> _Known | None:
+        """What is known of passes like this one; None where nothing is recorded."""
+        if not self.enabled:
+            return None
+
+        device = self._runner.device.type
+        autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
+        key = (circumstances, autocast, copies, len(present), _outline(rows.batch))
+        if key not in self._known and len(self._known) >= _KINDS:
+            self.reason = f"there are more than {_KINDS} kinds of them, by sizes, modes and losses"
+            return None
+
+        return self._known.setdefault(key, _Known())
 
     def _is_due(self, known: _Known) -> bool:
         is_early = self._step < _FIRST or known.tried == self._step
@@ -254,9 +286,9 @@ class Replays:
         expected = compute(Portion(varied), present, None)
 
         torch.default_generator.set_state(generator)
-        with self._executing(), no_functions(), out_of_sight():
+        with self._runner.executing(), no_functions(), out_of_sight():
             entries = [_entry(leaf, None) for leaf in tensors_in(varied)]
-            entries.append(present.to(self._device, program.kind) / copies)
+            entries.append(present.to(self._runner.device, program.kind) / copies)
             replayed, _ = program.run(entries)
             agree = same_bits(slots_in(replayed, Tensor), slots_in(expected, Tensor))
 

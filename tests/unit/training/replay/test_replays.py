@@ -49,8 +49,7 @@ class Stepper:
         return any(entry.program for entry in self._known())
 
     def _known(self) -> list[Any]:
-        known = self.engine._replays
-        return [] if known is None else list(known._known.values())
+        return list(self.engine._replays._known.values())
 
 
 def same(first: list[Tensor], second: list[Tensor]) -> bool:
@@ -367,3 +366,16 @@ def test_passes_of_many_kinds_are_not_recorded_without_end(
             stepper.step(loss, records(), rows)
     assert len(stepper._known()) == 2
     assert "more than 2 kinds" in stepper.engine.explain()
+
+
+def test_a_loss_that_fails_on_made_up_records_is_not_recorded() -> None:
+    def picky(model: Any, batch: Any) -> Tensor:
+        inputs, labels = batch
+        # Made-up labels are one.
+        return F.nll_loss(model(inputs)[:, :1].log_softmax(1), labels, reduction="none")
+
+    stepper = Stepper(mlp())
+    for _ in range(3):
+        stepper.step(picky, (torch.randn(RECORDS, 5), torch.zeros(RECORDS, dtype=torch.long)))
+    assert not stepper.has_program
+    assert "fails on made-up records" in stepper.engine.explain()
