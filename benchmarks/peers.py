@@ -11,6 +11,7 @@ says so by an exception; the table repeats it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -133,6 +134,8 @@ def ours(
     batch: Batch,
     noise_multiplier: float,
     numerics: dp.Numerics = dp.Numerics.CERTIFIED,
+    *,
+    static: bool = False,
 ) -> Step:
     """This library: sampled, charged, clipped, summed with certified rounding, exact noise from the
     cryptographic source.
@@ -142,7 +145,7 @@ def ours(
         mechanism=dp.Groups({"grad/*": dp.Gaussian(CLIP_NORM, noise_multiplier)}),
         numerics=numerics,
     )
-    run = PrivateRun(model, plan, ledger=dp.Ledger.in_memory())
+    run = PrivateRun(model, plan, ledger=dp.Ledger.in_memory(), static=static)
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
     batches = run.batches(TensorDataset(*batch))
 
@@ -157,6 +160,7 @@ def ours(
 CONTENDERS: dict[str, Contender] = {
     "plain": plain,
     "ours": ours,
+    "ours static": partial(ours, static=True),
     "opacus hooks": hooks,
     "opacus ghost": ghost,
     "vmap": vmapped,

@@ -9,7 +9,7 @@ touch each other, or which no rule covers, is computed record by record: slower,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
@@ -24,14 +24,22 @@ from discreet.training.factors.factors import Factor
 from discreet.training.factors.forms import Choice, Chooser, choices_table
 from discreet.training.passes.apart import one_by_one, refuse_shared
 from discreet.training.passes.batch_norm import PrivateBatchNorm
-from discreet.training.passes.contributions import Contributions, alone, gathered
+from discreet.training.passes.contributions import (
+    Contributions,
+    Piece,
+    alone,
+    gathered,
+    uses_by_leaf,
+)
 from discreet.training.passes.oracle import SelfTest
 from discreet.training.passes.passes import Loss as _Loss
 from discreet.training.passes.passes import Passes
 from discreet.training.passes.precision_settings import refuse_kinds, without_autocast
 from discreet.training.passes.sandbox import seeded_pass
+from discreet.training.replay.recorder import Recorder, recorded
+from discreet.training.replay.replays import Replays
 from discreet.training.rules.call import Use
-from discreet.training.rules.weights import ViewOf, sources_of
+from discreet.training.rules.weights import ViewOf
 from discreet.training.separation.states import OneByOne, Stumbled
 from discreet.training.state.reach import modules_of, parameters_of
 from discreet.training.tables.tables import RunTables
@@ -84,6 +92,8 @@ class Engine:
             never formed.
         form: fixed form of factors ("ghost", "direct"), instead of what is fastest.
         tables: of the run.
+        static: whether losses have no state outside of tensors: passes are recorded once, and
+            executed from the recording (`replay/`).
     """
 
     def __init__(
@@ -94,6 +104,7 @@ class Engine:
         memory_budget: int = _BUDGET,
         form: str | None = None,
         tables: RunTables | None = None,
+        static: bool = False,
     ) -> None:
         self.model = model
         self.tables = RunTables() if tables is None else tables
@@ -103,6 +114,7 @@ class Engine:
         refuse_kinds(self.parameters)
 
         self._passes = Passes(model, self.parameters, self.batch_norm, self.tables)
+        self._replays = Replays(model, self._passes, enabled=static)
 
         self._chooser = Chooser(memory_budget, form)
         self._always_alone = False
@@ -158,8 +170,12 @@ class Engine:
         if not self.choices:
             return "Nothing is chosen before the first step."
 
-        costs = [self.tables.explain()] if self.tables else []
-        return "\n".join([choices_table(self.choices), *costs])
+        remarks = [choices_table(self.choices)]
+        if self.tables:
+            remarks.append(self.tables.explain())
+        if self._replays.reason is not None:
+            remarks.append(f"Passes are not replayed: {self._replays.reason}.")
+        return "\n".join(remarks)
 
     def compute_one_by_one(self) -> None:
         """From now on, compute records one by one, whatever could be proved."""
@@ -189,18 +205,19 @@ class Engine:
         Args:
             seed: secret; of what Python and NumPy draw.
         """
+        self._replays.begin_step()
         return self._passes.traces.one_step(seed)
 
     def rest(self, loss: Loss, records: int) -> None:
         """A step without records: public state moves as in any other, by a pass over made-up
-        records, if it is known to move.
+        records, if it is known to move. Nor does it show in when a pass is recorded.
 
         Args:
             loss: of the user.
             records: rows of a pass, as many as any other has: state may follow from how many there
                 are. What they contribute is dropped.
         """
-        if not self._passes.traces.stateful or self._stand_in is None:
+        if not (self._passes.traces.stateful or self._replays.enabled) or self._stand_in is None:
             return
 
         row, _ = self._stand_in
@@ -259,7 +276,7 @@ class Engine:
             ModelError: the loss has state, and fails on made-up records.
         """
         is_known = self._stand_in is not None and self._stand_in[1] == records
-        if is_known or not self._passes.traces.stateful:
+        if is_known or not (self._passes.traces.stateful or self._replays.enabled):
             return
 
         # Tried now, where all steps are alike: an error in the step that has no records would show
@@ -270,7 +287,10 @@ class Engine:
         try:
             self._passes.plain(loss, rows, records)
         except USER_ERRORS as error:
-            raise _cannot_stand_in() from error
+            if self._passes.traces.stateful:
+                raise _cannot_stand_in() from error
+            self._replays.give_up("the loss fails on made-up records")
+            return
         self._stand_in = (row, records)
 
     def _rows_of(self, loss: Loss, portion: Portion, records: int) -> tuple[Loss, Portion, int]:
@@ -329,23 +349,32 @@ class Engine:
 
             return self._chooser.finished(value.leaf, joined, use.number)
 
-        present = mask if copies == 1 else mask.repeat_interleave(copies)
+        def compute(
+            rows: Portion, present: Tensor, recorder: Recorder | None
+        ) -> tuple[dict[str, tuple[Piece, ...]], dict[str, Tensor]]:
+            with self._passes.recorded_by(recorder):
+                taped = self._passes.together(loss, rows, present, copies, finish)
+            self._uses = uses_by_leaf(taped.uses, self.parameters)
+
+            # No code of the user's runs from here to the sums, which read all settings of
+            # precision.
+            with without_autocast(self.device), recorded(recorder):
+                pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
+                return pieces, averaged(taped.statistics, len(present) // copies)
 
         # Before the pass: it must find parameters as it leaves them.
         self.tables.conceal()
+        present = mask if copies == 1 else mask.repeat_interleave(copies)
         try:
-            taped = self._passes.together(loss, rows, present, copies, finish)
+            circumstances = self.circumstances(loss, copies)
+            pieces, statistics = self._replays.contributed(
+                circumstances, loss, compute, rows, present, copies
+            )
         except OneByOne as failure:
             self._understand(loss, copies, str(failure))
             return None
 
-        self._uses = _counted(taped.uses, self.parameters)
-        # No code of the user's runs from here to the sums, which read all settings of precision.
-        with without_autocast(self.device):
-            pieces = gathered(taped.uses, self.parameters, self._finish_leaf)
-
-        records = mask.shape[0]
-        return Contributions(pieces, records, mask), averaged(taped.statistics, records)
+        return Contributions(pieces, mask.shape[0], mask), statistics
 
     def _one_by_one(
         self, loss: Loss, rows: Portion, mask: Tensor, copies: int
@@ -493,7 +522,7 @@ class Engine:
             return None
 
         self._chooser.activations = trial.activations.times(copies)
-        self._uses = _counted(trial.taped.uses, self.parameters)
+        self._uses = uses_by_leaf(trial.taped.uses, self.parameters)
 
         # A model that cannot bear a single row cannot be compared with it.
         agrees = True
@@ -519,17 +548,3 @@ def _cannot_stand_in() -> ModelError:
         "made-up records stand in for them. Keep counters in the training loop, and hand their "
         "values to the loss, or let it accept any numbers of the batch's shapes and kinds.",
     )
-
-
-def _counted(uses: Iterable[Use], parameters: Mapping[str, Tensor]) -> dict[str, int]:
-    """How often each leaf was used; one that was used otherwise than as it is, or in part, counts
-    as used several times.
-    """
-    count: dict[str, int] = {}
-    for use in uses:
-        # Once, and as it is: then its form can be chosen where its gradient arrives.
-        weight = 1 if isinstance(use.value, ViewOf) else 2
-        for leaf, _ in sources_of(use.value, parameters):
-            count[leaf] = count.get(leaf, 0) + weight
-
-    return count

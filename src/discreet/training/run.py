@@ -86,6 +86,9 @@ class PrivateRun:
         logs: called after every release with released values, such as `CsvLog`.
         microbatch: records of one pass; by default as many as memory allows.
         memory_budget: bytes that a pass may take, by estimate.
+        static: that the loss has no state outside of tensors, so that its passes are recorded once
+            and executed from there: faster for small models. The guarantee is the same; see
+            docs/training.md, "Static losses".
         source, label, parameters: as for `Aggregator`.
     """
 
@@ -102,6 +105,7 @@ class PrivateRun:
         logs: Sequence[Log] = (),
         microbatch: int | None = None,
         memory_budget: int = 2**31,
+        static: bool = False,
         source: Source | None = None,
         label: str | None = None,
         parameters: Parameters = Parameters.FIXED_IN_ADVANCE,
@@ -113,11 +117,23 @@ class PrivateRun:
         self._model = check.instance(owner, "model", model, nn.Module)
         norms = PrivateBatchNorm.in_plan(model, check.instance(owner, "plan", plan, Plan))
         refuse_parallel(model)
+        if static and tables:
+            raise ParameterError(
+                owner=owner,
+                name="static",
+                expected="False in a run with tables",
+                got="True",
+                do="Leave one of them out: rows of tables are looked up anew in every pass.",
+            )
 
         # An eighth of the memory is for gradients of single records.
         self._tables = RunTables(tables, model, trained(model))
         self._engine = Engine(
-            model, batch_norm=norms, memory_budget=memory // 8, tables=self._tables
+            model,
+            batch_norm=norms,
+            memory_budget=memory // 8,
+            tables=self._tables,
+            static=static,
         )
         self._gradients = GradientWatch(self._engine.parameters)
 

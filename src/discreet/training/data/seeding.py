@@ -28,6 +28,7 @@ __all__ = [
     "SeedUse",
     "derived",
     "generators_seeded",
+    "global_states",
     "seeded",
     "shared_numbers",
     "shared_seed",
@@ -172,6 +173,12 @@ def generators_seeded() -> Iterator[Callable[..., None]]:
     # Put back in any case: else numbers that follow from the secret seed would go on in public.
     with _others_kept(), _torch_kept() as seed_torch:
         yield partial(_seed_all, seed_torch=seed_torch)
+
+
+def global_states() -> tuple[Any, ...]:
+    """Where the global generators of Python and NumPy stand."""
+    kind, keys, *places = np.random.get_state()  # noqa: NPY002  (what losses draw from)
+    return random.getstate(), kind, bytes(keys), *places  # type: ignore[arg-type]
 
 
 def shared_seed(seed: int, number: int) -> int:

@@ -26,7 +26,7 @@ from discreet.training.factors.factors import (
 )
 from discreet.training.factors.lengths import squares_together
 from discreet.training.rules.call import Use
-from discreet.training.rules.weights import Region, whole_region
+from discreet.training.rules.weights import Region, ViewOf, sources_of, whole_region
 
 __all__ = [
     "Contributions",
@@ -36,6 +36,7 @@ __all__ = [
     "gathered",
     "losses_and_statistics",
     "plain_result",
+    "uses_by_leaf",
 ]
 
 
@@ -376,3 +377,17 @@ def _added_up(regions: Mapping[Region, list[Factor]], parameter: Tensor) -> Dens
             place.add_(factor.dense().values.reshape(place.shape))
 
     return Dense(totals.reshape(records, *parameter.shape))
+
+
+def uses_by_leaf(uses: Iterable[Use], parameters: Mapping[str, Tensor]) -> dict[str, int]:
+    """How often each leaf was used; one that was used otherwise than as it is, or in part, counts
+    as used several times.
+    """
+    count: dict[str, int] = {}
+    for use in uses:
+        # Once, and as it is: then its form can be chosen where its gradient arrives.
+        weight = 1 if isinstance(use.value, ViewOf) else 2
+        for leaf, _ in sources_of(use.value, parameters):
+            count[leaf] = count.get(leaf, 0) + weight
+
+    return count

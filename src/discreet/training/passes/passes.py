@@ -34,6 +34,7 @@ from discreet.training.passes.precision_settings import full_precision
 from discreet.training.passes.sandbox import Traces, plain_forward
 from discreet.training.passes.tape import Tape
 from discreet.training.passes.trials import SavedBytes, TrialPass
+from discreet.training.replay.recorder import Recorder
 from discreet.training.rules import RULES
 from discreet.training.rules.call import Use, Uses, WrongGuess
 from discreet.training.separation.doors import Doors, opened
@@ -84,6 +85,7 @@ class Passes:
         self._parameters = dict(parameters)
         self._batch_norm = batch_norm
         self._no_guess: set[int] = set()
+        self._recorder: Recorder | None = None
         self.traces = Traces()
         self._names = {id(module): name for name, module in model.named_modules()}
 
@@ -91,6 +93,22 @@ class Passes:
     def device(self) -> torch.device:
         """The device on which the parameters are."""
         return next(iter(self._parameters.values())).device
+
+    @contextmanager
+    def executing(self) -> Iterator[None]:
+        """The circumstances in which a recording is executed: those of the pass it replaces."""
+        self.traces.hold_finalizers()
+        with full_precision(self.device):
+            yield
+
+    @contextmanager
+    def recorded_by(self, recorder: Recorder | None) -> Iterator[None]:
+        """For the time of a pass over all records, what it runs is recorded, if by somebody."""
+        self._recorder = recorder
+        try:
+            yield
+        finally:
+            self._recorder = None
 
     def together(
         self,
@@ -138,21 +156,30 @@ class Passes:
     ) -> Taped:
         """`together`, once: as far as is known until now."""
         require_tested_version()
-        count = present.shape[0]
+        count, recorder = present.shape[0], self._recorder
+        shared_draw = self.traces.shared_draw
         proof = Proof(
             count,
             self._names,
             self._describe,
-            shared_draw=self.traces.shared_draw,
+            shared_draw=shared_draw if recorder is None else recorder.not_shared(shared_draw),
             shares_draws=count in self.traces.shares_draws,
         )
-        hold = None if saved is None else saved.hold
-        uses = Uses(proof, self.device, finish, hold, self._tables)
+        uses = Uses(
+            proof,
+            self.device,
+            finish,
+            None if saved is None else saved.hold,
+            tables=self._tables,
+            unjudged=out_of_sight if recorder is None else recorder.unjudged,
+        )
         rows = begun(portion.batch, lambda tensor: proof.begin(tensor, Rows(0), portion.places))
         trial = saved is not None
         self.traces.begin_numbers()
+        if recorder is not None:
+            recorder.begin(proof, tensors_in(rows))
 
-        with self._watched(proof, loss, restore=trial) as noting:
+        with recorder or nullcontext(), self._watched(proof, loss, restore=trial) as noting:
             tape = Tape(self._parameters, uses, RULES, noting, self._no_guess, steady=trial)
             with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
                 with tape, nullcontext() if saved is None else saved.noting_draws():
@@ -162,6 +189,8 @@ class Passes:
                 # Zero for padding. Who is padding is secret, so these are records' numbers too.
                 with out_of_sight():
                     shares = proof.begin(present.to(losses) / copies, Rows(0))
+                if recorder is not None:
+                    recorder.enter(shares)
 
                 proof.going_back = True
                 with full_precision(self.device), Doors(proof):

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import pool
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +46,7 @@ from discreet.training.separation.proof import Proof
 from discreet.training.state.moved import Moved, Noted
 from discreet.training.state.reach import modules_of
 
-__all__ = ["Traces", "plain_forward", "prepared", "seeded_pass"]
+__all__ = ["Erasable", "Traces", "plain_forward", "prepared", "seeded_pass"]
 
 _AS_IT_IS = nullcontext()
 
@@ -110,13 +110,21 @@ def plain_forward(
         raise moved.refusal
 
 
+class Erasable(Protocol):
+    """What holds memory of records."""
+
+    def erase(self) -> None:
+        """Overwrite it."""
+
+
 @final
 class Traces:
     """What passes leave behind until their sums are done: memory of records, and public state that
     they changed.
 
     Attributes:
-        unerased: proofs of passes whose contributions may not be in the sums yet.
+        unerased: proofs of passes, and what recordings of passes made, whose contributions may not
+            be in the sums yet.
         begin_numbers: is to be called before each pass over several records, for what Python and
             NumPy draw.
         stateful: whether a pass has changed public state. Public.
@@ -140,7 +148,7 @@ class Traces:
     )
 
     def __init__(self) -> None:
-        self.unerased: list[Proof] = []
+        self.unerased: list[Erasable] = []
         self.begin_numbers: Callable[[], None] = _nothing
         self.stateful = False
         self.may_tell = False
@@ -210,8 +218,8 @@ class Traces:
 
         Whatever a loss has kept, in whatever way, holds nothing from now on.
         """
-        for proof in self.unerased:
-            proof.erase()
+        for remains in self.unerased:
+            remains.erase()
         self.unerased.clear()
 
         # A finalizer finds nothing of records any more. Where the user had switched collection off,

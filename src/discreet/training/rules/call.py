@@ -9,6 +9,7 @@ Legend: m records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -75,8 +76,10 @@ class Uses:
         finish: turns the factor of a use into the form that is stored.
         hold: is told what a call keeps until the backward pass, and the number of the call.
         tables: whose rows are computed where they are looked up.
+        unjudged: context for what the library computes itself, which the proof does not judge.
 
     Attributes:
+        unjudged: as it was given.
         uses: in the order of the forward pass.
         anchor: what every identity node hangs on.
         forward: whether the forward pass is still going on.
@@ -89,9 +92,11 @@ class Uses:
         finish: Callable[[Use, Factor], Factor],
         hold: Callable[[Tensor, int], None] | None = None,
         tables: RunTables = _NO_TABLES,
+        unjudged: Callable[[], AbstractContextManager[object]] = out_of_sight,
     ) -> None:
         self.proof = proof
         self.tables = tables
+        self.unjudged = unjudged
         self.uses: list[Use] = []
         self.anchor = new_anchor(device)
         self.forward = True
@@ -162,7 +167,7 @@ class Uses:
                 # row for each record in its factor. The rules of the library run out of sight.
                 factor = make(plain) if is_users_rule else None
 
-                with no_functions(), out_of_sight():
+                with no_functions(), self.unjudged():
                     if factor is not None:
                         self._require_factor_rows(factor, name)
                     use.factor = self._finish(use, make(plain) if factor is None else factor)
@@ -244,7 +249,7 @@ class Uses:
         # Before gradients go back to parameters: they do so by what the values were made of (T08).
         self.require_untouched()
 
-        with no_functions(), out_of_sight():  # torch's own functions, on what is as it was
+        with no_functions(), self.unjudged():  # torch's own functions, on what is as it was
             for use in self.uses:
                 # No gradient came back where the loss does not depend on a result.
                 if use.factor is not None:

@@ -21,7 +21,6 @@ from torch import Tensor
 from discreet.training.factors.factors import Dense, Factor, Outer, wide
 from discreet.training.rules.call import Call, Rule
 from discreet.training.rules.copies import one_copy_each
-from discreet.training.separation.marks import out_of_sight
 from discreet.training.separation.states import OneByOne
 
 __all__ = ["RULES", "addmm", "bias_factor", "bilinear", "by_position", "linear", "matmul"]
@@ -147,7 +146,7 @@ def _product(call: Call, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | No
 
 def _met(call: Call, x: Tensor) -> Tensor:
     # What a weight met, for the backward pass; the proof need not follow it.
-    with out_of_sight():
+    with call.uses.unjudged():
         return by_position(call.rows(x.detach(), like=x))
 
 

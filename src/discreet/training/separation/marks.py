@@ -28,10 +28,12 @@ __all__ = [
     "Content",
     "Mark",
     "Memory",
+    "constant",
     "erase",
     "fill_grown",
     "forget",
     "holds_records",
+    "is_constant",
     "is_whole",
     "mark_dataset",
     "marked_part",
@@ -122,6 +124,20 @@ def forget(tensor: Tensor) -> None:
     """Say that a tensor is public from now on: it was released."""
     storage: Any = tensor.untyped_storage()
     storage._separation = None  # noqa: SLF001  (our own mark)
+
+
+def constant(tensor: Tensor) -> Tensor:
+    """The tensor, with a word of the library that it is a constant of its own, which it keeps: made
+    of shapes alone, and never written to.
+    """
+    storage: Any = tensor.untyped_storage()
+    storage._discreet_constant = True  # noqa: SLF001  (our own mark)
+    return tensor
+
+
+def is_constant(storage: Any) -> bool:
+    """Whether a storage is one of the library's own constants."""
+    return getattr(storage, "_discreet_constant", False)
 
 
 def writes_of(tensors: Iterable[Tensor]) -> list[int]:

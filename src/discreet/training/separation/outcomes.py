@@ -229,7 +229,9 @@ class Outcomes:
         )
 
         try:
-            outcome: Any = rule(operands)
+            # What a rule computes to find an answer is no operation of the pass.
+            with out_of_sight():
+                outcome: Any = rule(operands)
             self._assign(operands, states)
         except Unknown as reason:
             outcome = self._books.mixed(f"{name}: {reason}")

@@ -48,6 +48,17 @@ class Noted:
         # Nearly all are empty: of those nothing has to be copied.
         self._hooks = [(hooks, dict(hooks) if hooks else _NONE) for hooks in reach.hooks]
 
+    def is_same(self) -> bool:
+        """Whether everything is as it was noted: the same objects in the same places."""
+        for entries, before in self._registers:
+            if len(entries) != len(before) or not all(map(is_, entries.values(), before.values())):
+                return False
+        for hooks, before in self._hooks:
+            if (hooks or before) and not NAMESPACE.same(before, dict(hooks)):
+                return False
+
+        return all(kind.same(before, kind.read(holder)) for kind, holder, before in self._holders)
+
     def put_back(self, moved: Moved) -> None:
         """Let everything be again what it was, and note what the pass had made of it."""
         moved.attributes = self._put_back_attributes()

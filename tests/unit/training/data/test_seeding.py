@@ -10,7 +10,13 @@ import torch
 from numpy.random import mtrand
 
 from discreet.training.data import seeding
-from discreet.training.data.seeding import SeedUse, derived, seeded, shared_numbers
+from discreet.training.data.seeding import (
+    SeedUse,
+    derived,
+    global_states,
+    seeded,
+    shared_numbers,
+)
 
 
 def drawn() -> tuple[float, float, float]:
@@ -144,3 +150,13 @@ def test_bits_that_a_loss_exchanges_are_put_back() -> None:
     finally:
         mtrand.set_bit_generator(bits)
     assert full_state() == before
+
+
+def test_the_states_of_global_generators_tell_whether_somebody_has_drawn() -> None:
+    before = global_states()
+    assert global_states() == before
+    random.random()
+    after = global_states()
+    assert after != before
+    np.random.random()
+    assert global_states() != after

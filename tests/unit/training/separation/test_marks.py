@@ -18,8 +18,10 @@ from discreet.errors import CoupledRecords
 from discreet.training.separation.marks import (
     KEPT,
     Memory,
+    constant,
     forget,
     holds_records,
+    is_constant,
     mark_dataset,
     memory_for,
     new_pass,
@@ -209,3 +211,9 @@ def test_p12_a_claim_is_true_of_every_byte(
         ) * itemsize
         owners = {byte // step % B for byte in range(start, start + itemsize)}
         assert owners == {place[state.dim] // state.inner % B}
+
+
+def test_constants_of_the_library_are_told_by_their_memory() -> None:
+    table = constant(torch.arange(6))
+    assert is_constant(table[2:].untyped_storage())
+    assert not is_constant(torch.arange(6).untyped_storage())

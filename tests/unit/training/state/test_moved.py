@@ -101,3 +101,20 @@ def test_a_storage_is_refilled_whatever_its_size(size: int) -> None:
     storage = torch.zeros(3).untyped_storage()
     refill(storage, torch.ones(size).untyped_storage())
     assert storage.nbytes() == 4 * size
+
+
+def test_what_was_noted_is_the_same_until_something_moves() -> None:
+    model = nn.Linear(2, 1)
+    noted = Noted(model)
+    assert noted.is_same()
+    model.bias.data.zero_()  # values are no objects
+    assert noted.is_same()
+    model.register_forward_hook(lambda *_: None)
+    assert not noted.is_same()
+    noted = Noted(model)
+    counts = [1]
+    vars(model)["counts"] = counts
+    assert not noted.is_same()
+    noted = Noted(model)
+    counts.append(2)
+    assert not noted.is_same()

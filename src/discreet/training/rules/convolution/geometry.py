@@ -33,6 +33,7 @@ from torch.nn.functional import pad
 
 from discreet import _validate as check
 from discreet.errors import ParameterError
+from discreet.training.separation.marks import constant
 
 __all__ = ["TOGETHER", "Convolution", "Size", "product"]
 
@@ -375,7 +376,8 @@ def _places(
     # Where the numbers of all windows of a record lie in its flat memory, in the order of
     # `patches`.
     numbers = torch.arange(math.prod(shape), device=device).view(1, *shape)
-    return how._windows_of(numbers, sizes).reshape(-1)  # noqa: SLF001  (the same module)
+    places = how._windows_of(numbers, sizes).reshape(-1)  # noqa: SLF001  (the same module)
+    return constant(places)
 
 
 def _per_axis(size: Size, axes: int) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from discreet.training.separation.table.operands import (
     Rule,
     Unknown,
     require,
+    same_for_all,
     uniform,
 )
 
@@ -66,7 +67,7 @@ def _walked(operands: Operands, index: Tensor, rows: Rows, size: int) -> Rows:
         in_order = bool((owners.movedim(dim, -1) == expected).all())
 
     # Places within a record's own entries must be the same for all, or places of the batch differ.
-    alike = in_order and uniform(places, walk, operands.count)
+    alike = in_order and same_for_all(places, walk, operands.count)
     require(alike, _MOVED)
     return walk
 

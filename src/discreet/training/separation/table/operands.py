@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import compress
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -18,13 +19,16 @@ __all__ = [
     "Operands",
     "Rule",
     "Unknown",
+    "Witness",
     "axes_of",
     "overlaps",
     "require",
     "rules_for",
+    "same_for_all",
     "same_rank",
     "tensors_among",
     "uniform",
+    "witnessed",
 ]
 
 SUM = Mixed.of("a sum over records")
@@ -88,8 +92,40 @@ def overlaps(tensor: Tensor) -> bool:
     return False
 
 
+class Witness(Protocol):
+    """Is told which values of public tensors decide in a pass."""
+
+    def read(self, tensor: Tensor) -> None:
+        """A rule reads these numbers."""
+
+    def compared(self, tensor: Tensor, rows: Rows, count: int, *, alike: bool) -> None:
+        """It was asked whether a tensor is the same for all records, as in `uniform`."""
+
+
+_witnesses: list[Witness] = []
+
+
+@contextmanager
+def witnessed(witness: Witness) -> Iterator[None]:
+    """For the time of a pass, a witness is told which values decide."""
+    _witnesses.append(witness)
+    try:
+        yield
+    finally:
+        _witnesses.remove(witness)
+
+
 def uniform(tensor: Tensor, rows: Rows, count: int) -> bool:
     """Whether a public tensor has the same bits for every record, or none for single records."""
+    alike = same_for_all(tensor, rows, count)
+    for witness in _witnesses:
+        witness.compared(tensor, rows, count, alike=alike)
+
+    return alike
+
+
+def same_for_all(tensor: Tensor, rows: Rows, count: int) -> bool:
+    """As `uniform`, of values that a witness knows: they follow from others that were read."""
     dim = rows.dim
     has_entry_each = dim < tensor.ndim and tensor.shape[dim] == rows.fold * count
     if count == 1 or not has_entry_each:
@@ -228,8 +264,11 @@ class Operands:
         """The numbers of a public tensor, which may decide. The outcome is not remembered."""
         require(is_public(self.state(tensor)), "a value that depends on records")
         self.looked = True
+        before = self._before(tensor)
+        for witness in _witnesses:
+            witness.read(before)
         with out_of_sight():
-            return self._before(tensor).detach().clone()
+            return before.detach().clone()
 
     def aligned(self, tensors: Iterable[Tensor], ndim: int) -> Rows:
         """Where the records are in the common shape of tensors that are broadcast to `ndim` axes.

@@ -1,0 +1,1 @@
+"""Passes that are proved once and executed later, without a user's Python: `static=True`."""
