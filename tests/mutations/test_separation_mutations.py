@@ -18,7 +18,7 @@ from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.engine import Engine
 from discreet.training.gradients import GradientWatch
-from discreet.training.passes import apart, hooks, passes, precision_settings, sandbox, scripted
+from discreet.training.passes import hooks, passes, precision_settings, sandbox, scripted
 from discreet.training.passes.passes import Passes
 from discreet.training.passes.sandbox import Traces
 from discreet.training.passes.tape import Tape
@@ -35,7 +35,7 @@ from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import PUBLIC, OneByOne, Rows
 from discreet.training.separation.table import RULES, operands, products
 from discreet.training.separation.table.operands import Operands
-from discreet.training.state import moved, reach
+from discreet.training.state import moved, processes, reach
 from discreet.training.state.moved import Moved, Noted
 from discreet.training.state.reach import Reach
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
@@ -81,7 +81,7 @@ def registers_alone(model: Any, _: Any = None) -> Any:
 class InThisProcess:
     """In the place of a process of a record's own."""
 
-    def __init__(self, task: Callable[[], Any]) -> None:
+    def __init__(self, task: Callable[[], Any], _: float) -> None:
         self._result = task()
 
     def result(self) -> Any:
@@ -295,7 +295,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 a record whose numbers Python sees is computed where others are",
-        replaced(apart, "_Process", InThisProcess),
+        replaced(processes, "_Process", InThisProcess),
         f"{LAWS}::test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer",
     ),
     Mutation(
@@ -653,7 +653,7 @@ MUTATIONS = [
     ),
     Mutation(
         "P42 what a record's process prints is seen",
-        replaced(apart, "_leave_files_alone", nothing),
+        replaced(processes, "_leave_files_alone", nothing),
         f"{ATTEMPTS}::test_p42_a_process_of_a_record_prints_and_logs_nowhere",
     ),
     Mutation(
