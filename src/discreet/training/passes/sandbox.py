@@ -3,6 +3,7 @@
     as written     compiled models and checkpointed blocks run as they are written
     masks          libraries are told not to branch on data, so that masks are always passed
     refused        threads, processes, pools of them, scaled losses, memory for other libraries
+    the same       generators that a loss makes without a seed, in all passes of a step
     afterwards     parameters, gradients and attributes of modules are what they were before
 
 Functions of torch and Python that are other ones meanwhile (`_REPLACED`) are so for the threads
@@ -23,6 +24,8 @@ from __future__ import annotations
 import _thread
 import gc
 import os
+import random
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +34,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import pool
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
@@ -67,7 +71,8 @@ def plain_forward(
 
     Args:
         model: of the user.
-        restore: whether buffers and torch's random numbers are afterwards what they were.
+        restore: whether it is a trial: buffers and random numbers are afterwards what they were,
+            and Python's and NumPy's numbers are the same in every trial.
         trained: the parameters that require a gradient, by leaf, where they are known.
         several: whether the pass is over several records. One by itself decides for nobody else:
             masks are passed as its model likes.
@@ -85,9 +90,10 @@ def plain_forward(
     # In earnest, the proof of the pass puts back what was written into memory from before it.
     buffers = _Buffers(model) if restore else None
     random_numbers = torch.random.fork_rng() if restore else _AS_IT_IS
+    others = _public_numbers() if restore else _AS_IT_IS
 
     try:
-        with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, _uncompiled():
+        with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, others, _uncompiled():
             yield moved
     finally:
         # State of Python first: a buffer that was assigned anew is an attribute.
@@ -240,6 +246,14 @@ def seeded_pass(seed: int) -> Iterator[None]:
         yield
     finally:
         torch.default_generator.set_state(before)
+
+
+@contextmanager
+def _public_numbers() -> Iterator[None]:
+    """Public numbers of Python and NumPy: what a trial teaches must not be due to chance."""
+    with shared_numbers(0) as begin:
+        begin()
+        yield
 
 
 def _trained(model: nn.Module) -> dict[str, Tensor]:
@@ -452,6 +466,44 @@ def _resize_storage(storage: Any, size: int) -> Any:
     return resized
 
 
+# --- generators that are new in every pass ---
+
+
+def _fresh_bits(count: int) -> int:
+    """What NumPy seeds a generator with that is given no seed: in a pass, numbers of Python's
+    global generator, which are the same in all passes of a step.
+    """
+    if _REPLACED.here:
+        return random.getrandbits(count)
+    return _REPLACED.original(_fresh_bits)(count)  # type: ignore[no-any-return]
+
+
+def _seed_of_python(generator: Any, a: Any = None, version: int = 2) -> None:
+    """As `_fresh_bits`, for a generator of Python's."""
+    number = random.getrandbits(_SEED_BITS) if a is None and _REPLACED.here else a
+    _REPLACED.original(_seed_of_python)(generator, number, version)
+
+
+def _seed_of_all(a: Any = None, version: int = 2) -> None:
+    """In the place of `random.seed`, which without a number asks the operating system."""
+    number = random.getrandbits(_SEED_BITS) if a is None and _REPLACED.here else a
+    _REPLACED.original(_seed_of_all)(number, version)
+
+
+def _refuse_entropy(*_: Any, **__: Any) -> None:
+    """Numbers of the operating system serve all records of a pass, and are others in the next."""
+    proof = _proof_here()
+    # Of a single record they are its own, as any that are drawn for it.
+    if proof is not None and proof.count > 1:
+        proof.fail(
+            "random numbers of the operating system (SystemRandom, secrets, uuid, os.urandom, "
+            "torch.seed) are others in every pass of a step"
+        )
+
+
+_SEED_BITS = 128
+_torch_seed = _checked_by(_refuse_entropy)
+
 # One function for several names of the same.
 _start_new_thread, _to_dlpack = _checked_by(_refuse_threads), _checked_by(_refuse_export)
 
@@ -476,6 +528,17 @@ _REPLACED = Replaced(
         (torch._C, "_swap_tensor_impl", _checked_by(_refuse_swap)),  # noqa: SLF001
         (torch.UntypedStorage, "__new__", _new_storage),
         (torch.UntypedStorage, "resize_", _resize_storage),
+        (np.random.bit_generator, "randbits", _fresh_bits),
+        (random.Random, "seed", _seed_of_python),
+        (random, "seed", _seed_of_all),
+        (random.SystemRandom, "random", _checked_by(_refuse_entropy)),
+        (random.SystemRandom, "getrandbits", _checked_by(_refuse_entropy)),
+        (random.SystemRandom, "randbytes", _checked_by(_refuse_entropy)),
+        (secrets, "randbits", _checked_by(_refuse_entropy)),
+        (secrets, "token_bytes", _checked_by(_refuse_entropy)),
+        (os, "urandom", _checked_by(_refuse_entropy)),
+        (torch, "seed", _torch_seed),
+        (torch.random, "seed", _torch_seed),
         (dlpack, "to_dlpack", _to_dlpack),
         (torch, "to_dlpack", _to_dlpack),
         (torch._C, "_to_dlpack", _to_dlpack),  # noqa: SLF001  (what the others are)
