@@ -4,6 +4,7 @@ and hooks.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -650,6 +651,16 @@ MUTATIONS = [
         "T15 modes of operations around the loop are let through",
         replaced(hooks, "_dispatch_modes", tuple),
         f"{ATTEMPTS}::test_t15_a_mode_around_the_loop_is_refused_by_name[Following]",
+    ),
+    Mutation(
+        "T09 a generator without a seed is another one in every pass",
+        replaced(sandbox.random, "getrandbits", lambda _: time.perf_counter_ns()),
+        f"{LAWS}::test_t09_generators_without_a_seed_are_the_same_in_all_passes_of_a_step",
+    ),
+    Mutation(
+        "T09 chance decides in a trial",
+        replaced(sandbox, "_public_numbers", nullcontext),
+        f"{LAWS}::test_t09_chance_does_not_decide_in_a_trial",
     ),
     Mutation(
         "P42 what a record's process prints is seen",

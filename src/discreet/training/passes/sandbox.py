@@ -25,7 +25,6 @@ import _thread
 import gc
 import os
 import random
-import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -502,6 +501,7 @@ def _refuse_entropy(*_: Any, **__: Any) -> None:
 
 
 _SEED_BITS = 128
+_urandom = _checked_by(_refuse_entropy)
 _torch_seed = _checked_by(_refuse_entropy)
 
 # One function for several names of the same.
@@ -531,12 +531,10 @@ _REPLACED = Replaced(
         (np.random.bit_generator, "randbits", _fresh_bits),
         (random.Random, "seed", _seed_of_python),
         (random, "seed", _seed_of_all),
-        (random.SystemRandom, "random", _checked_by(_refuse_entropy)),
-        (random.SystemRandom, "getrandbits", _checked_by(_refuse_entropy)),
-        (random.SystemRandom, "randbytes", _checked_by(_refuse_entropy)),
-        (secrets, "randbits", _checked_by(_refuse_entropy)),
-        (secrets, "token_bytes", _checked_by(_refuse_entropy)),
-        (os, "urandom", _checked_by(_refuse_entropy)),
+        # What SystemRandom calls, and so `secrets`; `uuid` asks `os`.
+        (random, "_urandom", _urandom),
+        (os, "urandom", _urandom),
+        (os, "getrandom", _checked_by(_refuse_entropy)),
         (torch, "seed", _torch_seed),
         (torch.random, "seed", _torch_seed),
         (dlpack, "to_dlpack", _to_dlpack),

@@ -40,7 +40,7 @@ def test_a_file_is_read_from_where_it_was(tmp_path: Path) -> None:
 def test_a_copy_takes_nothing_out_of_a_pipe() -> None:
     exit_, entrance = os.pipe()
     os.write(entrance, b"rows")
-    assert in_a_copy(lambda: os.read(exit_, 4)) == b""
+    assert in_a_copy(lambda: len(os.read(exit_, 4))) == 0
     assert os.read(exit_, 4) == b"rows"
     os.close(exit_)
     os.close(entrance)
