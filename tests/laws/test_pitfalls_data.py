@@ -105,7 +105,7 @@ def test_t11_a_buffer_that_is_filled_again_gives_every_record_its_own_row(collat
 @pytest.mark.parametrize("kind", [np.ndarray, np.recarray])
 def test_t11_a_structured_buffer_gives_every_record_its_own_row(kind: type) -> None:
     """Wrong: entries of a structured array are taken for numbers, and each is the last by then."""
-    buffer = np.zeros(1, [("x", "f4", (4,)), ("y", "i8")]).view(kind)
+    buffer: Any = np.zeros(1, [("x", "f4", (4,)), ("y", "i8")]).view(kind)
 
     def decoded(index: int) -> Any:
         buffer["x"][0] = FEATURES[index].numpy()

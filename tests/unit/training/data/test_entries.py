@@ -41,7 +41,7 @@ def test_a_copy_is_equal_and_in_memory_of_its_own() -> None:
 
 @pytest.mark.parametrize("kind", [np.ndarray, np.recarray])
 def test_t11_an_entry_of_a_structured_array_is_a_view_and_copied(kind: type) -> None:
-    buffer = np.zeros(2, [("x", "f4", (2,)), ("y", "i8")]).view(kind)
+    buffer: Any = np.zeros(2, [("x", "f4", (2,)), ("y", "i8")]).view(kind)
     copied = plain_copy({"row": buffer[0]})
     buffer["x"][0] = 1.0
     assert copied["row"]["x"].tolist() == [0.0, 0.0]

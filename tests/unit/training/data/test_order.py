@@ -297,7 +297,12 @@ def test_a_copy_that_waits_for_a_thread_is_asked_once(monkeypatch: pytest.Monkey
     here, forks = os.getpid(), []
     fork = processes._fork
     assert fork is not None
-    monkeypatch.setattr(processes, "_fork", lambda: (forks.append(1), fork())[1])
+
+    def noted() -> int:
+        forks.append(1)
+        return fork()
+
+    monkeypatch.setattr(processes, "_fork", noted)
     monkeypatch.setattr(order, "_PATIENCE", 0.3)
     monkeypatch.setattr(order, "_unanswered", set())
 
