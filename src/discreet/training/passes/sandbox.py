@@ -44,10 +44,10 @@ from discreet.errors import ModelError
 from discreet.training.data.seeding import shared_numbers, shared_seed
 from discreet.training.passes.replaced import Replaced
 from discreet.training.passes.scripted import unseen_in
+from discreet.training.passes.untouched import Buffers, Untouched
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
 from discreet.training.state.moved import Moved, Noted
-from discreet.training.state.reach import modules_of
 
 __all__ = ["Traces", "plain_forward", "prepared", "seeded_pass"]
 
@@ -83,11 +83,11 @@ def plain_forward(
             refused during a pass.
     """
     parameters = _trained(model) if trained is None else trained
-    untouched = _Untouched(parameters)
+    untouched = Untouched(parameters)
     noted, moved = Noted(model, function), Moved()
 
     # In earnest, the proof of the pass puts back what was written into memory from before it.
-    buffers = _Buffers(model) if restore else None
+    buffers = Buffers(model) if restore else None
     random_numbers = torch.random.fork_rng() if restore else _AS_IT_IS
     others = _public_numbers() if restore else _AS_IT_IS
 
@@ -266,70 +266,6 @@ def _uncompiled() -> AbstractContextManager[object]:
 
     stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
     return stance
-
-
-# --- what is as before ---
-
-
-@final
-class _Untouched:
-    """Trained parameters, and their gradients, which are set aside until the end of a pass.
-
-    Args:
-        parameters: by leaf.
-    """
-
-    __slots__ = ("_before",)
-
-    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        self._before = [
-            (leaf, parameter, _state(parameter), parameter.grad)
-            for leaf, parameter in parameters.items()
-        ]
-
-        # Else a loss would see gradients, and what it adds could not be told from them.
-        for _, parameter, _, _ in self._before:
-            parameter.grad = None
-
-    def written(self) -> list[str]:
-        """Names of parameters that were written to; gradients are afterwards what they were."""
-        names = []
-        for leaf, parameter, state, gradient in self._before:
-            if parameter.grad is not None or _state(parameter) != state:
-                names.append(leaf.removeprefix("grad/"))
-            parameter.grad = gradient
-
-        return names
-
-
-def _state(tensor: Tensor) -> tuple[int, int]:
-    """Where a tensor is, and how often it was changed."""
-    return tensor.data_ptr(), tensor._version  # noqa: SLF001  (what autograd itself goes by)
-
-
-@final
-class _Buffers:
-    """Buffers of a model, and copies of them, for trials: a proof puts back what it has seen."""
-
-    __slots__ = ("_before",)
-
-    def __init__(self, model: nn.Module) -> None:
-        self._before = [
-            (module, name, buffer, buffer.clone())
-            for module in modules_of(model)
-            for name, buffer in module.named_buffers(recurse=False)
-        ]
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        """Buffers are what they were. One that has not changed is not written to.
-
-        A graph that is still needed may hold it.
-        """
-        for module, name, buffer, copy in self._before:
-            setattr(module, name, buffer)  # a pass may have put another tensor there
-            if not torch.equal(buffer, copy):
-                buffer.copy_(copy)
 
 
 # --- what is otherwise during a pass ---
