@@ -21,10 +21,10 @@ import discreet as dp
 from discreet.errors import ModelError, SampleMisuse
 from discreet.randomness import Source
 from discreet.training import PrivateRun
-from discreet.training.passes.apart import in_a_copy
 from discreet.training.separation import effects
 from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OneByOne, Rows
+from discreet.training.state.processes import in_a_copy
 
 KEY = bytes(range(32))
 PASS = 5
@@ -264,6 +264,6 @@ def test_losses_with_outputs_are_refused_by_name() -> None:
 
 
 def test_a_process_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.training.passes.apart._PATIENCE", 0.2)
+    monkeypatch.setattr("discreet.training.state.processes._PATIENCE", 0.2)
     with pytest.raises(ModelError, match="took longer than"):
         in_a_copy(lambda: time.sleep(60))

@@ -5,6 +5,8 @@ Each test names the wrong implementation that it catches.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 import discreet as dp
 from discreet.errors import CoupledRecords
@@ -98,6 +100,45 @@ def test_t11_a_buffer_that_is_filled_again_gives_every_record_its_own_row(collat
         return out
 
     assert torch.allclose(released(Rows(decoded), loss, collate), 0.01 * FEATURES.sum(0))
+
+
+@pytest.mark.parametrize("kind", [np.ndarray, np.recarray])
+def test_t11_a_structured_buffer_gives_every_record_its_own_row(kind: type) -> None:
+    """Wrong: entries of a structured array are taken for numbers, and each is the last by then."""
+    buffer: Any = np.zeros(1, [("x", "f4", (4,)), ("y", "i8")]).view(kind)
+
+    def decoded(index: int) -> Any:
+        buffer["x"][0] = FEATURES[index].numpy()
+        return buffer[0]
+
+    def collate(rows: list[Any]) -> Tensor:
+        return torch.tensor(np.stack([row["x"] for row in rows]))
+
+    def loss(model: Any, x: Tensor) -> Tensor:
+        out: Tensor = 0.01 * model(x).squeeze(1)
+        return out
+
+    assert torch.allclose(released(Rows(decoded), loss, collate), 0.01 * FEATURES.sum(0))
+
+
+@pytest.mark.parametrize("collated", [False, True])
+def test_t11_a_vocabulary_that_counts_by_an_iterator_is_refused(collated: bool) -> None:
+    """Wrong: the iterator goes on from order to order, as if nobody could repeat its numbers."""
+    words: dict[int, int] = defaultdict(itertools.count().__next__)
+
+    def numbered(index: int) -> Any:
+        return FEATURES[index], index if collated else words[index]
+
+    def collate(rows: list[Any]) -> Any:
+        x, numbers = default_collate(rows)
+        return x, torch.tensor([words[number] for number in numbers.tolist()])
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        out: Tensor = model(batch[0]).squeeze(1) * batch[1]
+        return out
+
+    with pytest.raises(CoupledRecords, match="in another order"):
+        released(Rows(numbered), loss, collate if collated else None)
 
 
 @pytest.mark.parametrize("rehearsed", [False, True])

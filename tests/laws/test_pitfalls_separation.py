@@ -8,7 +8,10 @@ record would be kept, the pass is refused by name.
 
 from __future__ import annotations
 
+import os
 import random
+import secrets
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -861,6 +864,71 @@ def test_t09_what_python_and_numpy_draw_is_the_same_in_all_passes_of_a_step() ->
     assert drawn[4:] == drawn[:1] * 2 != drawn[1:3]
     its(engine.model, ordinary())
     assert drawn[-1] == expected  # the user's own numbers go on as before
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: np.random.default_rng().random(),
+        lambda: np.random.RandomState().rand(),
+        lambda: np.random.Generator(np.random.PCG64()).random(),
+        lambda: (np.random.seed(), np.random.rand())[1],  # noqa: NPY002
+        lambda: random.Random().random(),
+        lambda: (random.seed(), random.random())[1],
+    ],
+)
+def test_t09_generators_without_a_seed_are_the_same_in_all_passes_of_a_step(draw: Any) -> None:
+    """Wrong: each pass begins with numbers of the operating system, which serve all its rows."""
+    drawn = Tally()
+
+    def its(model: Any, batch: Any) -> Tensor:
+        drawn.append(float(draw()))
+        return squares(model, batch)
+
+    engine = Engine(nn.Linear(4, 3))
+    list(engine.passes(its, ordinary(), RECORDS, RECORDS))
+    drawn.clear()
+    for seed in (5, 6):
+        with engine.one_step(seed):
+            for _ in range(2):
+                list(engine.passes(its, ordinary(), RECORDS, RECORDS))
+    assert engine.one_by_one is None
+    first, again, second, repeated = drawn
+    assert first == again != second == repeated
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        random.SystemRandom().random,
+        lambda: secrets.randbelow(100),
+        lambda: secrets.randbits(8),
+        lambda: secrets.token_bytes(1)[0],
+        lambda: os.urandom(1)[0],
+        lambda: uuid.uuid4().int % 7,
+    ],
+)
+def test_t09_numbers_of_the_system_serve_one_record_alone(draw: Any) -> None:
+    engine = Engine(nn.Linear(4, 3))
+
+    def its(model: Any, batch: Any) -> Tensor:
+        return squares(model, batch) * (1.0 + float(draw()))
+
+    with engine.one_step(5):
+        list(engine.passes(its, ordinary(), RECORDS, RECORDS))
+    assert "others in every pass of a step" in str(engine.one_by_one)
+
+
+def test_t09_chance_does_not_decide_in_a_trial() -> None:
+    """Wrong: a trial and its comparison draw other numbers, and a loss is computed one by one."""
+    engine = Engine(nn.Linear(4, 3))
+
+    def its(model: Any, batch: Any) -> Tensor:
+        return squares(model, batch) * random.random() * np.random.rand()  # noqa: NPY002
+
+    with engine.one_step(5):
+        list(engine.passes(its, ordinary(), RECORDS, RECORDS))
+    assert engine.one_by_one is None
 
 
 # --- T10: gradients that no release wrote ---

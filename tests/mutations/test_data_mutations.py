@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from discreet.training.data import collating, datasets, entries, seeding, trees
+from discreet.training.data import collating, datasets, entries, order, seeding, trees
 from discreet.training.data.order import OwnState
 from discreet.training.data.seeding import SeedUse
 from discreet.training.data.signature import Signature
@@ -112,6 +113,16 @@ MUTATIONS = [
         "T11 entries are not fetched in another order",
         replaced(collating, "refuse_other_order", lambda *_: None),
         f"{ROOM}/test_order.py::test_t11_entries_that_depend_on_who_came_before_are_refused",
+    ),
+    Mutation(
+        "T11 entries of a structured array are taken for numbers",
+        replaced(entries, "_is_number_of_numpy", lambda kind: issubclass(kind, np.generic)),
+        f"{LAWS}::test_t11_a_structured_buffer_gives_every_record_its_own_row",
+    ),
+    Mutation(
+        "T11 both orders are made in one process",
+        replaced(order, "in_copies", lambda tasks, _: [task() for task in tasks]),
+        f"{ROOM}/test_order.py::test_t11_a_state_that_nobody_can_put_back_is_seen",
     ),
     Mutation(
         "T11 a state is not put back before the other order",

@@ -4,6 +4,8 @@ and hooks.
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,7 +21,7 @@ from discreet.training.data.signature import Signature
 from discreet.training.data.trees import begun
 from discreet.training.engine import Engine
 from discreet.training.gradients import GradientWatch
-from discreet.training.passes import apart, hooks, passes, precision_settings, sandbox, scripted
+from discreet.training.passes import hooks, passes, precision_settings, sandbox, scripted
 from discreet.training.passes.passes import Passes
 from discreet.training.passes.sandbox import Traces
 from discreet.training.passes.tape import Tape
@@ -36,7 +38,7 @@ from discreet.training.separation.proof import Proof
 from discreet.training.separation.states import OWN, PUBLIC, OneByOne, Rows
 from discreet.training.separation.table import RULES, operands, products
 from discreet.training.separation.table.operands import Operands
-from discreet.training.state import moved, reach
+from discreet.training.state import moved, processes, reach
 from discreet.training.state.moved import Moved, Noted
 from discreet.training.state.reach import Reach
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
@@ -84,7 +86,7 @@ def registers_alone(model: Any, _: Any = None) -> Any:
 class InThisProcess:
     """In the place of a process of a record's own."""
 
-    def __init__(self, task: Callable[[], Any]) -> None:
+    def __init__(self, task: Callable[[], Any], _: float) -> None:
         self._result = task()
 
     def result(self) -> Any:
@@ -334,7 +336,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 a record whose numbers Python sees is computed where others are",
-        replaced(apart, "_Process", InThisProcess),
+        replaced(processes, "_Process", InThisProcess),
         f"{LAWS}::test_t09_a_number_that_python_has_seen_is_not_written_into_a_buffer",
     ),
     Mutation(
@@ -703,8 +705,18 @@ MUTATIONS = [
         f"{ATTEMPTS}::test_t15_a_mode_around_the_loop_is_refused_by_name[Following]",
     ),
     Mutation(
+        "T09 a generator without a seed is another one in every pass",
+        replaced(random, "getrandbits", lambda _: time.perf_counter_ns()),
+        f"{LAWS}::test_t09_generators_without_a_seed_are_the_same_in_all_passes_of_a_step",
+    ),
+    Mutation(
+        "T09 chance decides in a trial",
+        replaced(sandbox, "_public_numbers", nullcontext),
+        f"{LAWS}::test_t09_chance_does_not_decide_in_a_trial",
+    ),
+    Mutation(
         "P42 what a record's process prints is seen",
-        replaced(apart, "_leave_files_alone", nothing),
+        replaced(processes, "_leave_files_alone", nothing),
         f"{ATTEMPTS}::test_p42_a_process_of_a_record_prints_and_logs_nowhere",
     ),
     Mutation(

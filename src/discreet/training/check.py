@@ -2,7 +2,7 @@
 how to mend it.
 
 Nothing is released or charged, and everything is left as it was: the model is looked at in a copy
-of the process, which ends (`passes/apart.py`). Where there can be none (Linux only, and while no
+of the process, which ends (`state/processes.py`). Where there can be none (Linux only, and while no
 accelerator is in use), a deep copy of model and loss is looked at, and what only the loss can reach
 is not protected. Asked is what a run asks: before it begins, before its first `backward`, and in a
 step.
@@ -28,12 +28,12 @@ from discreet.training.data.seeding import generators_seeded
 from discreet.training.data.trees import count_rows, select
 from discreet.training.engine import USER_ERRORS, Engine, Loss, trained
 from discreet.training.gradients import GradientWatch, refuse_parallel
-from discreet.training.passes.apart import can_copy, in_a_copy
 from discreet.training.passes.batch_norm import PrivateBatchNorm
 from discreet.training.passes.hooks import refuse_hooks
 from discreet.training.passes.sandbox import plain_forward, seeded_pass
 from discreet.training.rehearsal import check_statistics, own_names
 from discreet.training.rounding.margin import ClipMargin
+from discreet.training.state.processes import can_copy, in_a_copy
 from discreet.units import Numerics
 
 __all__ = ["Problem", "Problems", "check"]

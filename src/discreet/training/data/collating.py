@@ -34,7 +34,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from discreet.errors import CoupledRecords, ModelError
 from discreet.training.data.entries import NotPlain, are_alike, is_in_fixed_memory, plain_copy
-from discreet.training.data.order import OwnState, refuse_other_order
+from discreet.training.data.order import refuse_other_order
 from discreet.training.data.seeding import Begin, SeedUse, derived, seeded
 from discreet.training.data.signature import Signature
 from discreet.training.data.trees import joined, leaves, mapped, select
@@ -340,7 +340,7 @@ def _refuse_other_order(
     # It cannot bear a single entry: what is wrong shows when the batch is made.
     with suppress(*CANNOT_BEAR):
         sample = list(dict.fromkeys(indices))[:_IN_BOTH_ORDERS]
-        refuse_other_order(row_of, sample, OwnState(dataset, collate), _differ)
+        refuse_other_order(row_of, sample, (dataset, collate), _differ)
 
 
 def _mixed_rows() -> CoupledRecords:
@@ -394,7 +394,8 @@ def _cloned(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         return leaf.detach().clone()
 
-    if isinstance(leaf, np.ndarray):
+    # An entry of a structured array is a view of it.
+    if isinstance(leaf, (np.ndarray, np.void)):
         return leaf.copy()
 
     # Texts, numbers and tuples of them cannot be changed.

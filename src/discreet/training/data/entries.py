@@ -21,9 +21,14 @@ __all__ = ["NotPlain", "are_alike", "is_in_fixed_memory", "plain_copy"]
 
 _ATOMS = frozenset({bool, bytes, complex, float, int, str, type(None)})
 
+_RECORDS_OF_NUMPY = (np.void, np.record)
+"""Entries of a structured array: no numbers, but views of its memory."""
+
 _FORMS: dict[type, Callable[[Any], Any]] = {
     Tensor: attrgetter("dtype", "shape", "device", "requires_grad"),
     np.ndarray: attrgetter("dtype", "shape"),
+    np.void: attrgetter("dtype"),
+    np.record: attrgetter("dtype"),
     # With the types of the keys: 1 and True are equal.
     dict: lambda entry: repr(list(entry)),
     list: len,
@@ -50,7 +55,7 @@ def plain_copy(entry: Any) -> Any:
         return entry
     if kind is Tensor and _is_dense(entry):
         return entry.detach().clone()
-    if kind is np.ndarray and not entry.dtype.hasobject:
+    if (kind is np.ndarray or kind in _RECORDS_OF_NUMPY) and not entry.dtype.hasobject:
         return entry.copy()
     if kind is dict:
         return {plain_copy(key): plain_copy(part) for key, part in entry.items()}
@@ -125,4 +130,5 @@ def _is_named_tuple(kind: type) -> bool:
 @cache
 def _is_number_of_numpy(kind: type) -> bool:
     """Whether it is one of NumPy's own: a class that a user derived lives in another module."""
-    return issubclass(kind, np.generic) and kind.__module__ == "numpy"
+    is_number = issubclass(kind, np.generic) and not issubclass(kind, np.void)
+    return is_number and kind.__module__ == "numpy"

@@ -3,6 +3,7 @@
     as written     compiled models and checkpointed blocks run as they are written
     masks          libraries are told not to branch on data, so that masks are always passed
     refused        threads, processes, pools of them, scaled losses, memory for other libraries
+    the same       generators that a loss makes without a seed, in all passes of a step
     afterwards     parameters, gradients and attributes of modules are what they were before
 
 Functions of torch and Python that are other ones meanwhile (`_REPLACED`) are so for the threads
@@ -23,6 +24,7 @@ from __future__ import annotations
 import _thread
 import gc
 import os
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +33,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import pool
 from typing import Any, Protocol, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
@@ -41,10 +44,10 @@ from discreet.errors import ModelError
 from discreet.training.data.seeding import shared_numbers, shared_seed
 from discreet.training.passes.replaced import Replaced
 from discreet.training.passes.scripted import unseen_in
+from discreet.training.passes.untouched import Buffers, Untouched
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
 from discreet.training.state.moved import Moved, Noted
-from discreet.training.state.reach import modules_of
 
 __all__ = ["Erasable", "Traces", "plain_forward", "prepared", "seeded_pass"]
 
@@ -67,7 +70,8 @@ def plain_forward(
 
     Args:
         model: of the user.
-        restore: whether buffers and torch's random numbers are afterwards what they were.
+        restore: whether it is a trial: buffers and random numbers are afterwards what they were,
+            and Python's and NumPy's numbers are the same in every trial.
         trained: the parameters that require a gradient, by leaf, where they are known.
         several: whether the pass is over several records. One by itself decides for nobody else:
             masks are passed as its model likes.
@@ -79,15 +83,16 @@ def plain_forward(
             refused during a pass.
     """
     parameters = _trained(model) if trained is None else trained
-    untouched = _Untouched(parameters)
+    untouched = Untouched(parameters)
     noted, moved = Noted(model, function), Moved()
 
     # In earnest, the proof of the pass puts back what was written into memory from before it.
-    buffers = _Buffers(model) if restore else None
+    buffers = Buffers(model) if restore else None
     random_numbers = torch.random.fork_rng() if restore else _AS_IT_IS
+    others = _public_numbers() if restore else _AS_IT_IS
 
     try:
-        with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, _uncompiled():
+        with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, others, _uncompiled():
             yield moved
     finally:
         # State of Python first: a buffer that was assigned anew is an attribute.
@@ -256,6 +261,14 @@ def seeded_pass(seed: int) -> Iterator[None]:
         torch.default_generator.set_state(before)
 
 
+@contextmanager
+def _public_numbers() -> Iterator[None]:
+    """Public numbers of Python and NumPy: what a trial teaches must not be due to chance."""
+    with shared_numbers(0) as begin:
+        begin()
+        yield
+
+
 def _trained(model: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
@@ -267,70 +280,6 @@ def _uncompiled() -> AbstractContextManager[object]:
 
     stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
     return stance
-
-
-# --- what is as before ---
-
-
-@final
-class _Untouched:
-    """Trained parameters, and their gradients, which are set aside until the end of a pass.
-
-    Args:
-        parameters: by leaf.
-    """
-
-    __slots__ = ("_before",)
-
-    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        self._before = [
-            (leaf, parameter, _state(parameter), parameter.grad)
-            for leaf, parameter in parameters.items()
-        ]
-
-        # Else a loss would see gradients, and what it adds could not be told from them.
-        for _, parameter, _, _ in self._before:
-            parameter.grad = None
-
-    def written(self) -> list[str]:
-        """Names of parameters that were written to; gradients are afterwards what they were."""
-        names = []
-        for leaf, parameter, state, gradient in self._before:
-            if parameter.grad is not None or _state(parameter) != state:
-                names.append(leaf.removeprefix("grad/"))
-            parameter.grad = gradient
-
-        return names
-
-
-def _state(tensor: Tensor) -> tuple[int, int]:
-    """Where a tensor is, and how often it was changed."""
-    return tensor.data_ptr(), tensor._version  # noqa: SLF001  (what autograd itself goes by)
-
-
-@final
-class _Buffers:
-    """Buffers of a model, and copies of them, for trials: a proof puts back what it has seen."""
-
-    __slots__ = ("_before",)
-
-    def __init__(self, model: nn.Module) -> None:
-        self._before = [
-            (module, name, buffer, buffer.clone())
-            for module in modules_of(model)
-            for name, buffer in module.named_buffers(recurse=False)
-        ]
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        """Buffers are what they were. One that has not changed is not written to.
-
-        A graph that is still needed may hold it.
-        """
-        for module, name, buffer, copy in self._before:
-            setattr(module, name, buffer)  # a pass may have put another tensor there
-            if not torch.equal(buffer, copy):
-                buffer.copy_(copy)
 
 
 # --- what is otherwise during a pass ---
@@ -466,6 +415,45 @@ def _resize_storage(storage: Any, size: int) -> Any:
     return resized
 
 
+# --- generators that are new in every pass ---
+
+
+def _fresh_bits(count: int) -> int:
+    """What NumPy seeds a generator with that is given no seed: in a pass, numbers of Python's
+    global generator, which are the same in all passes of a step.
+    """
+    if _REPLACED.here:
+        return random.getrandbits(count)
+    return _REPLACED.original(_fresh_bits)(count)  # type: ignore[no-any-return]
+
+
+def _seed_of_python(generator: Any, a: Any = None, version: int = 2) -> None:
+    """As `_fresh_bits`, for a generator of Python's."""
+    number = random.getrandbits(_SEED_BITS) if a is None and _REPLACED.here else a
+    _REPLACED.original(_seed_of_python)(generator, number, version)
+
+
+def _seed_of_all(a: Any = None, version: int = 2) -> None:
+    """In the place of `random.seed`, which without a number asks the operating system."""
+    number = random.getrandbits(_SEED_BITS) if a is None and _REPLACED.here else a
+    _REPLACED.original(_seed_of_all)(number, version)
+
+
+def _refuse_entropy(*_: Any, **__: Any) -> None:
+    """Numbers of the operating system serve all records of a pass, and are others in the next."""
+    proof = _proof_here()
+    # Of a single record they are its own, as any that are drawn for it.
+    if proof is not None and proof.count > 1:
+        proof.fail(
+            "random numbers of the operating system (SystemRandom, secrets, uuid, os.urandom, "
+            "torch.seed) are others in every pass of a step"
+        )
+
+
+_SEED_BITS = 128
+_urandom = _checked_by(_refuse_entropy)
+_torch_seed = _checked_by(_refuse_entropy)
+
 # One function for several names of the same.
 _start_new_thread, _to_dlpack = _checked_by(_refuse_threads), _checked_by(_refuse_export)
 
@@ -490,6 +478,15 @@ _REPLACED = Replaced(
         (torch._C, "_swap_tensor_impl", _checked_by(_refuse_swap)),  # noqa: SLF001
         (torch.UntypedStorage, "__new__", _new_storage),
         (torch.UntypedStorage, "resize_", _resize_storage),
+        (np.random.bit_generator, "randbits", _fresh_bits),
+        (random.Random, "seed", _seed_of_python),
+        (random, "seed", _seed_of_all),
+        # What SystemRandom calls, and so `secrets`; `uuid` asks `os`.
+        (random, "_urandom", _urandom),
+        (os, "urandom", _urandom),
+        (os, "getrandom", _checked_by(_refuse_entropy)),
+        (torch, "seed", _torch_seed),
+        (torch.random, "seed", _torch_seed),
         (dlpack, "to_dlpack", _to_dlpack),
         (torch, "to_dlpack", _to_dlpack),
         (torch._C, "_to_dlpack", _to_dlpack),  # noqa: SLF001  (what the others are)

@@ -39,7 +39,26 @@ def test_a_copy_is_equal_and_in_memory_of_its_own() -> None:
     assert plain_copy(np.float32(2.0)) == 2.0
 
 
-@pytest.mark.parametrize("part", [Own([1]), object(), torch.eye(2).to_sparse(), np.array([None])])
+@pytest.mark.parametrize("kind", [np.ndarray, np.recarray])
+def test_t11_an_entry_of_a_structured_array_is_a_view_and_copied(kind: type) -> None:
+    buffer: Any = np.zeros(2, [("x", "f4", (2,)), ("y", "i8")]).view(kind)
+    copied = plain_copy({"row": buffer[0]})
+    buffer["x"][0] = 1.0
+    assert copied["row"]["x"].tolist() == [0.0, 0.0]
+    assert are_alike([buffer[0], buffer[1]])
+    assert not are_alike([buffer[0], np.zeros(1, [("x", "f4", (2,))]).view(kind)[0]])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        np.array([(None,)], [("x", object)])[0],
+        Own([1]),
+        object(),
+        torch.eye(2).to_sparse(),
+        np.array([None]),
+    ],
+)
 def test_what_has_code_of_its_own_is_not_copied(part: Any) -> None:
     with pytest.raises(NotPlain):
         plain_copy([part])

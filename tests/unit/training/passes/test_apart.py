@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from discreet.errors import CoupledRecords, ModelError
-from discreet.training.passes import apart
 from discreet.training.passes.apart import one_by_one
 from discreet.training.separation.states import OneByOne
+from discreet.training.state import processes
 
 KEPT: list[int] = []
 
@@ -132,7 +132,7 @@ def test_who_stops_early_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
         started.append(os.fork())
         return started[-1]
 
-    monkeypatch.setattr(apart, "_fork", noted)
+    monkeypatch.setattr(processes, "_fork", noted)
     results = one_by_one(needs_a_process, range(6), 6)
     next(results)
     results.close()  # type: ignore[attr-defined]
@@ -143,7 +143,7 @@ def test_who_stops_early_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "value"), [(sys, "platform", "darwin"), (apart, "_fork", None)]
+    ("owner", "name", "value"), [(sys, "platform", "darwin"), (processes, "_fork", None)]
 )
 def test_elsewhere_such_losses_are_refused(
     owner: object, name: str, value: str | None, monkeypatch: pytest.MonkeyPatch
