@@ -101,8 +101,8 @@ def compile_into(folder: Path, instructions: str) -> Path | None:
     target = folder / file_name(instructions)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".compiling-") as scratch:
-            made = Path(scratch) / target.name
-            command = [compiler, *_FLAGS, *_MACROS[instructions], "-o", str(made)]
+            compiled = Path(scratch) / target.name
+            command = [compiler, *_FLAGS, *_MACROS[instructions], "-o", str(compiled)]
             subprocess.run(  # noqa: S603  (a fixed command, on the package's own sources)
                 [*command, str(SOURCES / "kernels.c"), "-lm"],
                 check=True,
@@ -110,8 +110,8 @@ def compile_into(folder: Path, instructions: str) -> Path | None:
                 timeout=_LONGEST,
                 stdin=subprocess.DEVNULL,
             )
-            made.chmod(0o755)
-            made.replace(target)
+            compiled.chmod(0o755)
+            compiled.replace(target)
     except (OSError, subprocess.SubprocessError):
         return None
 

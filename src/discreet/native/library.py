@@ -95,13 +95,13 @@ def _compiled() -> Kernels | None:
         if folder is None:
             # Whoever may write nowhere compiles for one process. The folder is this user's alone.
             with tempfile.TemporaryDirectory(prefix="discreet-") as scratch:
-                made = compile_into(Path(scratch), instructions)
-                library = None if made is None else _load(made, instructions)
+                compiled = compile_into(Path(scratch), instructions)
+                library = None if compiled is None else _load(compiled, instructions)
         else:
-            made = compile_into(folder, instructions)
-            library = None if made is None else _load(made, instructions)
+            compiled = compile_into(folder, instructions)
+            library = None if compiled is None else _load(compiled, instructions)
 
-        if made is None or library is not None:
+        if compiled is None or library is not None:
             return library
 
     return None

@@ -127,8 +127,10 @@ class Stepping:
                 # One pass over all of them has them in the order of the sample, which is random
                 # too. Padding repeats the first row, with weight zero.
                 chosen = None if size == records == len(sample) else pass_rows.clamp(min=0)
-                own = portion.at(chosen)
-                for contributions, statistics in engine.passes(loss, own, size, pass_rows >= 0):
+                pass_portion = portion.at(chosen)
+                for contributions, statistics in engine.passes(
+                    loss, pass_portion, size, pass_rows >= 0
+                ):
                     sums.add(contributions, statistics)
                     del contributions, statistics  # so that there is less to erase
 

@@ -135,7 +135,7 @@ def _is_another(forward: list[str], backward: list[str], again: list[str]) -> bo
         return len(forward) == len(again)
 
     leaves_of_row = zip(forward, backward, again, strict=True)
-    return any(leaf == repeated != other for leaf, other, repeated in leaves_of_row)
+    return any(leaf == repeated != reversed_leaf for leaf, reversed_leaf, repeated in leaves_of_row)
 
 
 def _digests(row: Any, key: bytes) -> list[str]:

@@ -89,10 +89,16 @@ def plain_forward(
     # In earnest, the proof of the pass puts back what was written into memory from before it.
     buffers = Buffers(model) if restore else None
     random_numbers = torch.random.fork_rng() if restore else _AS_IT_IS
-    others = _public_numbers() if restore else _AS_IT_IS
+    python_numbers = _public_numbers() if restore else _AS_IT_IS
 
     try:
-        with _REPLACED, _MASKED if several else _AS_IT_IS, random_numbers, others, _uncompiled():
+        with (
+            _REPLACED,
+            _MASKED if several else _AS_IT_IS,
+            random_numbers,
+            python_numbers,
+            _uncompiled(),
+        ):
             yield moved
     finally:
         # State of Python first: a buffer that was assigned anew is an attribute.

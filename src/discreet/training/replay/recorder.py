@@ -219,13 +219,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         named = kwargs or {}
         with no_functions():
             operation = operation_of(func)
-            seen = self._seen(operation, args, named) if self.reason is None else None
+            inputs = self._seen(operation, args, named) if self.reason is None else None
 
             out = func._op(*args, **named)  # noqa: SLF001
 
-            if seen is not None:
+            if inputs is not None:
                 try:
-                    self._note(operation, func, seen, out)
+                    self._note(operation, func, inputs, out)
                 except _NotAgain as reason:
                     self.refuse(f"{operation.full_name} {reason}")
             return out
@@ -285,7 +285,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self,
         operation: Operation,
         func: Any,
-        seen: tuple[tuple[Any, ...], dict[str, Any]],
+        inputs: tuple[tuple[Any, ...], dict[str, Any]],
         out: Any,
     ) -> None:
         """Note what ran."""
@@ -300,7 +300,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 expected = filled(out, lambda tensor: tensor.detach().clone())
 
         # Of settings alone, as of two dtypes, comes what does not change.
-        if expected is not None and not slots_in(seen):
+        if expected is not None and not slots_in(inputs):
             return
 
         # A view that is there already, as every `detach` is, has nothing to do.
@@ -313,7 +313,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # reads what others left in memory.
         zeroed = operation.uninitialised and any(is_new)
 
-        args, kwargs = seen
+        args, kwargs = inputs
         self.steps.append(
             Operated(
                 operation,

@@ -151,8 +151,8 @@ def _largest(indices: Tensor) -> int:
     if indices.device.type == "cpu" and indices.dtype is torch.int64:
         return int(indices.detach().numpy().view(np.uint64).max())
 
-    least, most = torch.aminmax(indices)
-    return int(most) if int(least) >= 0 else sys.maxsize
+    smallest, largest = torch.aminmax(indices)
+    return int(largest) if int(smallest) >= 0 else sys.maxsize
 
 
 def targets_of_records(
