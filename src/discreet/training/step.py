@@ -127,10 +127,8 @@ class Stepping:
                 # One pass over all of them has them in the order of the sample, which is random
                 # too. Padding repeats the first row, with weight zero.
                 chosen = None if size == records == len(sample) else pass_rows.clamp(min=0)
-                pass_portion = portion.at(chosen)
-                for contributions, statistics in engine.passes(
-                    loss, pass_portion, size, pass_rows >= 0
-                ):
+                of_pass = portion.at(chosen)
+                for contributions, statistics in engine.passes(loss, of_pass, size, pass_rows >= 0):
                     sums.add(contributions, statistics)
                     del contributions, statistics  # so that there is less to erase
 
