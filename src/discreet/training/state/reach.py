@@ -141,7 +141,12 @@ class _Uses(NamedTuple):
 
     def joined(self, uses: _Uses) -> _Uses:
         """What two codes name together."""
-        return _Uses(*[mine | theirs for mine, theirs in zip(self, uses, strict=True)])
+        return _Uses(
+            self.names | uses.names,
+            self.globals_written | uses.globals_written,
+            self.attributes_written | uses.attributes_written,
+            self.imports | uses.imports,
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -254,7 +259,7 @@ class Reach:
 
         self._add_all([model, function], _STEPS)
         # A loss of our own has one of the user's in it, and an augmentation.
-        kind = type(function)
+        kind: type = type(function)
         if kind is not types.FunctionType and origin_of_class(kind) is Origin.LIBRARY:
             self._add_all(attributes_of(function, kind).values(), _STEPS)
         self._search()
