@@ -502,12 +502,13 @@ class Reverse(torch.autograd.Function):
         return values.view_as(values)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Any) -> Any:
         return gradient * ctx.sign
 
 
 def _reversed(model: Any, batch: Any) -> Any:
-    return Reverse.apply(model(batch[0]))
+    apply: Any = Reverse.apply
+    return apply(model(batch[0]))
 
 
 def _by_import(model: Any, batch: Any) -> Any:
@@ -606,15 +607,15 @@ def _cached() -> Callable[..., Any]:
 
 
 THROUGH: dict[str, Callable[[], Callable[..., Any]]] = {
-    "a function of a module of Python": _by_count(TOOLS.by_global),
-    "a function with a dict of its module": _by_count(TOOLS.by_dict),
+    "a function of a module of Python": _by_count(lambda: 1 * TOOLS.by_global()),
+    "a function with a dict of its module": _by_count(lambda: 1 * TOOLS.by_dict()),
     "a list of a module of Python": lambda: _by_history,
     "an import within the loss": lambda: _by_import,
-    "a method and its class": _by_count(METER.by_class),
-    "a method and a list of its class": _by_count(METER.by_list),
-    "a method and its own class": _by_count(METER.by_own_class),
-    "a classmethod": _by_count(Meter.by_classmethod),
-    "a staticmethod": _by_count(Meter.by_staticmethod),
+    "a method and its class": _by_count(lambda: 1 * METER.by_class()),
+    "a method and a list of its class": _by_count(lambda: 1 * METER.by_list()),
+    "a method and its own class": _by_count(lambda: 1 * METER.by_own_class()),
+    "a classmethod": _by_count(lambda: 1 * Meter.by_classmethod()),
+    "a staticmethod": _by_count(lambda: 1 * Meter.by_staticmethod()),
     "a property": _by_count(lambda: METER.weight),
     "a single object of a class": _by_count(lambda: _in_namespace(Meter.single())),
     "an index": _by_count(lambda: METER[0]),
@@ -622,7 +623,7 @@ THROUGH: dict[str, Callable[[], Callable[..., Any]]] = {
     "a context": _by_count(_with_meter),
     "an attribute that is made on demand": _by_count(lambda: METER.anything),
     "a constructor": _by_count(_made),
-    "an enumeration": _by_count(Kind.ONE.count),
+    "an enumeration": _by_count(lambda: 1 * Kind.ONE.count()),
     "a function of autograd": lambda: _reversed,
     "four helpers": _by_count(_first),
     "a cached function": _cached,

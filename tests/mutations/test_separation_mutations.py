@@ -620,7 +620,7 @@ MUTATIONS = [
     Mutation(
         "T09 what is called without a name moves with every pass",
         replaced(reach, "_unnamed_calls", lambda _: frozenset()),
-        f"{THROUGH}[a function of autograd]",
+        f"{THROUGH}[a context]",
     ),
     Mutation(
         "T09 attributes of classes move with every pass",
