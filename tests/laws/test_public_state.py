@@ -457,7 +457,7 @@ class Meter:
         return self.by_class()
 
     def __enter__(self) -> float:
-        return self.by_class()
+        return _fourth()
 
     def __exit__(self, *_: object) -> None:
         pass
