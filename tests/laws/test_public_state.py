@@ -8,15 +8,22 @@ that one record more would move the sums by many clip norms.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import enum
+import functools
 import itertools
+import os
 import random
+import sys
 import types
 import warnings
-from collections import Counter, OrderedDict, defaultdict, deque
+import weakref
+from array import array
+from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -384,3 +391,319 @@ class _Brittle(_Counting):
 def test_t09_state_that_a_step_without_records_could_not_move_is_refused_by_name() -> None:
     with pytest.raises(ModelError, match="also works on made-up records"):
         released(lambda model, batch: model(batch[0]), 2 * PASS, special=False, make=_Brittle)
+
+
+# --- code that is called through something else ---
+
+_TOOLS_SOURCE = """
+CALLS, STATE, HISTORY = 0, {"calls": 0}, []
+
+def by_global():
+    global CALLS
+    CALLS += 1
+    return CALLS
+
+def by_dict():
+    STATE["calls"] += 1
+    return STATE["calls"]
+"""
+TOOLS = types.ModuleType("tools_of_a_loss")
+exec(_TOOLS_SOURCE, vars(TOOLS))
+sys.modules[TOOLS.__name__] = TOOLS
+
+
+class Meter:
+    """Counts in its class, by all ways in which a class can be asked."""
+
+    calls = 0
+    history: ClassVar[list[int]] = []
+    only: ClassVar[Any] = None
+
+    def by_class(self) -> float:
+        Meter.calls += 1
+        return Meter.calls
+
+    def by_list(self) -> float:
+        self.history.append(1)
+        return len(self.history)
+
+    def by_own_class(self) -> float:
+        type(self).calls += 1
+        return type(self).calls
+
+    @classmethod
+    def by_classmethod(cls) -> float:
+        cls.calls += 1
+        return cls.calls
+
+    @staticmethod
+    def by_staticmethod() -> float:
+        Meter.calls += 1
+        return Meter.calls
+
+    @property
+    def weight(self) -> float:
+        return self.by_class()
+
+    @classmethod
+    def single(cls) -> Any:
+        cls.only = cls.only or types.SimpleNamespace(calls=0)
+        return cls.only
+
+    def __getitem__(self, _: object) -> float:
+        return self.by_class()
+
+    def __mul__(self, _: object) -> float:
+        return self.by_class()
+
+    def __enter__(self) -> float:
+        return _fourth()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> float:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.by_class()
+
+
+METER = Meter()
+
+
+class Made:
+    """Counts its objects."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        Made.made += 1
+
+
+class Kind(enum.Enum):
+    """Counts in a member."""
+
+    ONE = 1
+
+    def count(self) -> float:
+        self.calls = getattr(self, "calls", 0) + 1
+        return self.calls
+
+
+class Reverse(torch.autograd.Function):
+    """Turns a gradient around, each second time."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor) -> torch.Tensor:
+        Reverse.calls += 1
+        ctx.sign = _sign(Reverse.calls)
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * ctx.sign
+
+
+def _reversed(model: Any, batch: Any) -> Any:
+    apply: Any = Reverse.apply
+    return apply(model(batch[0]))
+
+
+def _by_import(model: Any, batch: Any) -> Any:
+    from tools_of_a_loss import by_global  # type: ignore[import-not-found]
+
+    return model(batch[0]) * _sign(by_global())
+
+
+def _by_history(model: Any, batch: Any) -> Any:
+    TOOLS.HISTORY.append(1)
+    return model(batch[0]) * _sign(len(TOOLS.HISTORY))
+
+
+def _with_meter() -> float:
+    with METER as calls:
+        return calls
+
+
+def _made() -> float:
+    Made()
+    return Made.made
+
+
+def _first() -> float:
+    return _second()
+
+
+def _second() -> float:
+    return _third()
+
+
+def _third() -> float:
+    return _fourth()
+
+
+def _fourth() -> float:
+    global TURNS  # noqa: PLW0603
+    TURNS += 1
+    return TURNS
+
+
+class Listed(list[int]):
+    """A list with an attribute."""
+
+    calls = 0
+
+
+class Private:
+    """A slot that only its class can name."""
+
+    __slots__ = ("__calls",)
+
+    def __init__(self) -> None:
+        self.__calls = 0
+
+    def count(self) -> float:
+        self.__calls += 1
+        return self.__calls
+
+
+def _by_count(count: Callable[[], float]) -> Callable[[], Callable[..., Any]]:
+    return lambda: lambda model, batch: model(batch[0]) * _sign(count())
+
+
+def _counting_tensor() -> Any:
+    tensor: Any = torch.zeros(1)
+    tensor.calls = 0
+    return tensor
+
+
+def _in_environment() -> float:
+    os.environ["DISCREET_CALLS"] = str(int(os.environ.get("DISCREET_CALLS", "0")) + 1)
+    return float(os.environ["DISCREET_CALLS"])
+
+
+def _hooked_teacher() -> Callable[..., Any]:
+    teacher, calls = Pair().requires_grad_(False), [0]
+
+    def hook(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor:
+        calls[0] += 1
+        return torch.full_like(output, _sign(calls[0]))
+
+    teacher.register_forward_hook(hook)
+    return lambda model, batch: model(batch[0]) * teacher(torch.ones(1, 4)).sum()
+
+
+def _cached() -> Callable[..., Any]:
+    calls = [0]
+
+    @functools.lru_cache(maxsize=1)
+    def ramp(_: object) -> float:
+        calls[0] += 1
+        return _sign(calls[0])
+
+    return lambda model, batch: model(batch[0]) * ramp(object())
+
+
+THROUGH: dict[str, Callable[[], Callable[..., Any]]] = {
+    "a function of a module of Python": _by_count(lambda: 1 * TOOLS.by_global()),
+    "a function with a dict of its module": _by_count(lambda: 1 * TOOLS.by_dict()),
+    "a list of a module of Python": lambda: _by_history,
+    "an import within the loss": lambda: _by_import,
+    "a method and its class": _by_count(lambda: 1 * METER.by_class()),
+    "a method and a list of its class": _by_count(lambda: 1 * METER.by_list()),
+    "a method and its own class": _by_count(lambda: 1 * METER.by_own_class()),
+    "a classmethod": _by_count(lambda: 1 * Meter.by_classmethod()),
+    "a staticmethod": _by_count(lambda: 1 * Meter.by_staticmethod()),
+    "a property": _by_count(lambda: METER.weight),
+    "a single object of a class": _by_count(lambda: _in_namespace(Meter.single())),
+    "an index": _by_count(lambda: METER[0]),
+    "an operator": _by_count(lambda: METER * 1),
+    "a context": _by_count(_with_meter),
+    "an attribute that is made on demand": _by_count(lambda: METER.anything),
+    "a constructor": _by_count(_made),
+    "an enumeration": _by_count(lambda: 1 * Kind.ONE.count()),
+    "a function of autograd": lambda: _reversed,
+    "four helpers": _by_count(_first),
+    "a cached function": _cached,
+    "a hook of a teacher": _hooked_teacher,
+    "an attribute of a list": _with(Listed, _in_namespace),
+    "a private slot": _by_count(Private().count),
+    "a class that was made": _with(
+        dataclasses.make_dataclass("Made", [("calls", int, 0)]), _in_namespace
+    ),
+    "a weak reference": _with(lambda: weakref.ref(METER), lambda held: held().by_class()),
+    "a proxy": _with(lambda: weakref.proxy(METER), lambda held: held.by_class()),
+    "a view of a dict": _with(
+        lambda: types.MappingProxyType({"a": [0]}), lambda held: _in_list(held["a"])
+    ),
+    "a UserDict": _with(UserDict, _in_dict),
+    "a ChainMap": _with(ChainMap, _in_dict),
+    "an array of Python": _with(lambda: array("q", [0]), _in_list),
+    "a view of bytes": _with(lambda: memoryview(bytearray(1)), _in_list),
+    "an array of objects": _with(lambda: np.array([0], dtype=object), _in_list),
+    "an attribute of a tensor": _with(_counting_tensor, _in_namespace),
+    "the environment": _by_count(_in_environment),
+}
+
+
+@pytest.mark.parametrize("name", THROUGH)
+def test_t09_what_code_counts_that_a_loss_reaches_moves_once_a_step(name: str) -> None:
+    distance, _ = moved(THROUGH[name])
+    assert distance <= 1.001
+
+
+class _InClass(Pair):
+    calls = 0
+
+    @classmethod
+    def count(cls) -> float:
+        cls.calls += 1
+        return _sign(cls.calls)
+
+    @property
+    def weight(self) -> float:
+        return self.count()
+
+    def training_step(self, batch: Any) -> Any:
+        return self(batch[0]) * self.count()
+
+    def encode(self, batch: Any) -> Any:
+        return self.first(batch[0])
+
+    def head(self, values: Any) -> Any:
+        return self.last(values).squeeze(1) * self.weight
+
+
+class _InForward(Pair):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * _sign(_first())
+
+
+class Derived(_InForward):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * 1.0
+
+
+class Called(Pair):
+    calls = 0
+
+    def __call__(self, x: Any) -> Any:
+        Called.calls += 1
+        return super().__call__(x) * _sign(Called.calls)
+
+
+STEPS: dict[str, tuple[type[nn.Module], Callable[..., Any]]] = {
+    "training_step": (_InClass, lambda model, batch: model.training_step(batch)),
+    "parts": (_InClass, lambda model, batch: model.head(model.encode(batch))),
+    "a base": (Derived, lambda model, batch: model(batch[0])),
+    "a call of its own": (Called, lambda model, batch: model(batch[0])),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_t09_what_methods_of_a_model_count_moves_once_a_step(name: str) -> None:
+    kind, loss = STEPS[name]
+    distance, _ = moved(lambda: loss, make=kind)
+    assert distance <= 1.001

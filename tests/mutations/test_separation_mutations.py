@@ -39,6 +39,7 @@ from discreet.training.separation.states import OWN, PUBLIC, OneByOne, Rows
 from discreet.training.separation.table import RULES, operands, products
 from discreet.training.separation.table.operands import Operands
 from discreet.training.state import moved, processes, reach
+from discreet.training.state.holders import Kind
 from discreet.training.state.moved import Moved, Noted
 from discreet.training.state.reach import Reach
 from support.mutations import Mutation, Patch, assert_caught, by_name, replaced
@@ -56,6 +57,9 @@ SHARED_DRAWS = (
 )
 STATE = "laws/test_pitfalls_state.py::test_t09_public_state_moves_once_a_step_wherever_it_is"
 COUNTED = "laws/test_public_state.py::test_t09_what_a_loss_counts_moves_once_a_step"
+THROUGH = (
+    "laws/test_public_state.py::test_t09_what_code_counts_that_a_loss_reaches_moves_once_a_step"
+)
 HOOKS = (
     f"{LAWS}::"
     "test_t15_a_hook_that_would_be_shown_numbers_of_a_record_is_refused_before_anything_is_charged"
@@ -643,7 +647,7 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 modules that only the loss has at hand move with every pass",
-        replaced(Reach, "_add_callable", nothing),
+        replaced(Reach, "_add_function", nothing),
         f"{STATE}[a criterion in a closure]",
     ),
     Mutation(
@@ -658,8 +662,23 @@ MUTATIONS = [
     ),
     Mutation(
         "T09 globals that a loss assigns move with every pass",
-        replaced(Reach, "_add_names", nothing),
+        replaced(Reach, "_note_globals", nothing),
         f"{COUNTED}[a global]",
+    ),
+    Mutation(
+        "T09 what a loss calls in another module of Python moves with every pass",
+        replaced(Reach, "_add_space", nothing),
+        f"{THROUGH}[a function of a module of Python]",
+    ),
+    Mutation(
+        "T09 what is called without a name moves with every pass",
+        replaced(reach, "_unnamed_calls", lambda _: frozenset()),
+        f"{THROUGH}[a context]",
+    ),
+    Mutation(
+        "T09 attributes of classes move with every pass",
+        replaced(reach, "CLASS", Kind(nothing, lambda *_: True, nothing)),
+        f"{THROUGH}[a method and its class]",
     ),
     Mutation(
         "T09 counters of scripted modules move with every pass",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from contextvars import ContextVar
 from typing import Any, final
 
 
@@ -13,24 +13,24 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._hidden = threading.local()
-        self._hidden.entries = []
+        entries: list[Any] = []
+        self._hidden = ContextVar("entries", default=entries)
 
     def append(self, entry: Any) -> None:
-        self._hidden.entries.append(entry)
+        self._hidden.get().append(entry)
 
     def clear(self) -> None:
-        self._hidden.entries.clear()
+        self._hidden.get().clear()
 
     @property
     def entries(self) -> list[Any]:
-        return list(self._hidden.entries)
+        return list(self._hidden.get())
 
     def __len__(self) -> int:
-        return len(self._hidden.entries)
+        return len(self._hidden.get())
 
     def __iter__(self) -> Any:
         return iter(self.entries)
 
     def __getitem__(self, place: Any) -> Any:
-        return self._hidden.entries[place]
+        return self._hidden.get()[place]

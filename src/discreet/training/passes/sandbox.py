@@ -89,7 +89,7 @@ def plain_forward(
     # In earnest, the proof of the pass puts back what was written into memory from before it.
     buffers = Buffers(model) if restore else None
     random_numbers = torch.random.fork_rng() if restore else _AS_IT_IS
-    numbers = _public_numbers() if restore else _AS_IT_IS
+    python_numbers = _public_numbers() if restore else _AS_IT_IS
 
     try:
         with (

@@ -1,10 +1,10 @@
 """Kinds of values that can be changed in place, and how each is noted and put back.
 
     namespaces    attributes of modules and objects, entries of dicts
-    names         some names of globals, modules of Python and classes
-    containers    lists, sets, deques, arrays of NumPy, variables of enclosing functions
+    names         some names of globals, attributes of classes
+    containers    lists, sets, deques, arrays of Python and NumPy, variables of enclosing functions
     generators    random numbers of Python, NumPy and torch
-    iterators     cannot be put back: a pass that takes their next entry is refused
+    iterators     and queues cannot be put back: a pass that takes their next entry is refused
 
 A note is a shallow copy. Values within it are compared by identity: numbers and texts of Python
 cannot change, and containers within containers are holders of their own.
@@ -16,9 +16,11 @@ import itertools
 import operator
 import random
 import types
+from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
+from queue import SimpleQueue
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -28,6 +30,7 @@ from discreet.errors import ModelError
 
 __all__ = [
     "ABSENT",
+    "CLASS",
     "LARGE",
     "NAMES",
     "NAMESPACE",
@@ -174,6 +177,14 @@ def _write_bytes(holder: bytearray, note: Any) -> None:
 
 _BYTES = Kind(_noted(bytearray, bytes), lambda before, after: bool(before == after), _write_bytes)
 
+_NUMBERS = Kind(
+    _noted(array, lambda holder: holder[:]),
+    lambda before, after: (
+        bool(before == after) if isinstance(before, _Large) else before.tobytes() == after.tobytes()
+    ),
+    _write_bytes,
+)
+
 # --- variables and names ---
 
 
@@ -195,54 +206,63 @@ _CELL = Kind(_content, is_, _write_cell)
 
 
 class Names(NamedTuple):
-    """Some names of a namespace that is too large, or too much everybody's, to be noted as a whole.
+    """Some names of globals, which are too much everybody's to be noted as a whole.
 
     Args:
-        owner: a class, or a dict of globals.
+        entries: of a module of Python.
         names: which of them.
     """
 
-    owner: Any
+    entries: dict[str, Any]
     names: frozenset[str]
 
     def read(self) -> dict[str, Any]:
         """What those names mean that are there."""
-        entries: Mapping[str, Any] = self._entries
-        return {name: entries[name] for name in self.names if name in entries}
+        return {name: self.entries[name] for name in self.names if name in self.entries}
 
     def write(self, note: Mapping[str, Any]) -> None:
         """Let the names mean again what a note says."""
-        for name in self.names & (self._entries.keys() | note.keys()):
-            if name not in note:
-                self._take(name)
-            elif self._entries.get(name, ABSENT) is not note[name]:
-                self._give(name, note[name])
-
-    @property
-    def _entries(self) -> Mapping[str, Any]:
-        return vars(self.owner) if isinstance(self.owner, type) else self.owner
-
-    def _give(self, name: str, value: Any) -> None:
-        if isinstance(self.owner, type):
-            setattr(self.owner, name, value)
-        else:
-            self.owner[name] = value
-
-    def _take(self, name: str) -> None:
-        if isinstance(self.owner, type):
-            delattr(self.owner, name)
-        else:
-            del self.owner[name]
+        for name in self.names & self.entries.keys() - note.keys():
+            del self.entries[name]
+        self.entries.update(note)
 
 
 NAMES = Kind(Names.read, _are_alike_by_name, Names.write)
-"""Some names of a namespace."""
+"""Some names of globals."""
+
+
+def _write_class(holder: type, note: Mapping[str, Any]) -> None:
+    # Past a metaclass that forbids it, as that of enumerations does.
+    for name in vars(holder).keys() - note.keys():
+        type.__delattr__(holder, name)
+    for name, value in note.items():
+        if vars(holder).get(name, ABSENT) is not value:
+            type.__setattr__(holder, name, value)
+
+
+CLASS = Kind(lambda holder: dict(vars(holder)), _are_alike_by_name, _write_class)
+"""The attributes of a class, without those of its bases."""
 
 
 def slot_names(kind: type) -> list[str]:
     """Names of the attributes of an object that has no dictionary for them."""
-    named = [vars(base).get("__slots__", ()) for base in kind.__mro__]
-    return [name for slots in named for name in ((slots,) if isinstance(slots, str) else slots)]
+    return [
+        _mangled(base, name)
+        for base in kind.__mro__
+        for name in _slots_of(base)
+        if name not in ("__dict__", "__weakref__")
+    ]
+
+
+def _slots_of(kind: type) -> Iterable[str]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else slots
+
+
+def _mangled(kind: type, name: str) -> str:
+    """A name as Python writes it where it is private to a class."""
+    is_private = name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
 
 
 def _read_slots(holder: Any) -> dict[str, Any]:
@@ -305,6 +325,8 @@ def _refuse_iterator(holder: Any, _: object) -> None:
 _GENERATOR_FRAME = Kind(_read_generator, _is_at_the_same_line, _refuse_iterator)
 _ITERATOR = Kind(_read_iterator, operator.eq, _refuse_iterator)
 
+_QUEUE = Kind(SimpleQueue.qsize, operator.eq, _refuse_iterator)
+
 _PYTHONS: tuple[Iterator[Any], ...] = (
     *(iter([]), iter(()), iter(""), iter(b""), iter({}), iter(set()), iter(range(0))),
     *(iter({}.values()), iter({}.items()), reversed([]), reversed({}), reversed(range(0))),
@@ -334,8 +356,9 @@ def _equal(before: Any, after: Any) -> bool:
 
 
 def _read_array(holder: Any) -> Any:
-    # Arrays of objects hold what no copy of them tells.
-    is_noted = holder.nbytes <= LARGE and holder.flags.writeable and not holder.dtype.hasobject
+    # A structure with objects in it holds what no copy tells.
+    is_told = not holder.dtype.hasobject or holder.dtype == object
+    is_noted = holder.nbytes <= LARGE and holder.flags.writeable and is_told
     return holder.copy() if is_noted else None
 
 
@@ -344,7 +367,7 @@ def _write_array(holder: Any, note: Any) -> None:
 
 
 def _are_same_bytes(before: Any, after: Any) -> bool:
-    # Not all are noted. Bytes, because NaN is not equal to itself.
+    # Not all are noted. Bytes, because NaN is not equal to itself; of objects these are places.
     return before is None or bool(before.tobytes() == after.tobytes())
 
 
@@ -389,6 +412,8 @@ _KINDS: Iterable[tuple[type, Kind | None]] = (
     (set, _SET),
     (deque, _DEQUE),
     (bytearray, _BYTES),
+    (array, _NUMBERS),
+    (SimpleQueue, _QUEUE),
     (types.CellType, _CELL),
     (types.GeneratorType, _GENERATOR_FRAME),
     *((kind, _ITERATOR) for kind in _ITERATORS),

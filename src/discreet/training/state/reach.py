@@ -1,29 +1,44 @@
 """What a loss and a model can reach of Python's values: where state may be kept.
 
-From a function: the variables of enclosing functions, its defaults and attributes, the globals that
-its code names, the object to which it is bound. From a module: its attributes, and what the code of
-its forward pass names. From there on through containers, objects and helper functions, a few steps
-far. Classes of torch, NumPy and Python's own library are not looked into, modules of torch and
-plain containers excepted: their state is not a loss's.
+The search goes by code. From a function: the variables of enclosing functions, its defaults and
+attributes, the globals and the modules of Python that its code names. From a class: what it and its
+bases define under a name that any code has which was met, or that Python or a library calls by
+itself (`__enter__`, `forward`). From an object: its attributes and its class. From there on through
+containers, without end: whatever code is met may name more, until nothing new is named.
+
+Code and objects of installed packages are followed for a few steps, and for what they themselves
+name. Torch, NumPy and Python's own library are not looked into, modules of torch and plain
+containers excepted: their state is not a loss's (`origins.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import dis
 import functools
+import gc
+import importlib.util
+import os
+import queue
 import sys
+import threading
 import types
-from collections import deque
-from collections.abc import Iterable
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from discreet.errors import ModelError
 from discreet.training.state.holders import (
+    CLASS,
     LARGE,
     NAMES,
     NAMESPACE,
@@ -33,27 +48,40 @@ from discreet.training.state.holders import (
     kind_of,
     slot_names,
 )
+from discreet.training.state.origins import Origin, origin_of_class, origin_of_namespace
 
 __all__ = ["OF_TORCH", "Reach", "attributes_of", "modules_of", "parameters_of"]
 
-_DEPTH = 5  # steps from a loss to a holder: its variable, an object, a dict, a tuple, a list
-_DEPTH_OF_CODE = 3  # from the forward pass of a module: a method that it calls, a global, its entry
+_STEPS = 3  # through installed packages: a forward pass, a method that it calls, a global of this
+_MOST = 1 << 19  # things
 
 OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes that every module has: registers, which are looked at by themselves, and hooks."""
 
 _ATOMS = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, range, slice, types.BuiltinFunctionType}
-    | {torch.Size, torch.device, torch.dtype, torch.layout, Tensor, nn.Parameter}
+    {type(None), bool, int, float, complex, str, bytes, range, slice}
+    | {torch.Size, torch.device, torch.dtype, torch.layout, nn.Parameter}
 )
 """Kinds of values that hold no other, or are followed by the proof of a pass."""
 
-_NOT_THEIRS = frozenset({"builtins", "discreet", "numpy", "torch"} | sys.stdlib_module_names)
-"""Packages whose classes and functions hold no state of a loss."""
+_PLAIN_OBJECTS = (
+    *(types.SimpleNamespace, argparse.Namespace, threading.local, type(os.environ), queue.Queue),
+    *(collections.UserDict, collections.UserList, collections.ChainMap),
+    *(weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet, Tensor),
+)
+"""Objects of libraries with attributes that are the user's: a tensor may have such, too."""
 
-_PLAIN_OBJECTS = (types.SimpleNamespace, argparse.Namespace)
 _CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, deque)
-_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+_WRAPPERS = frozenset(
+    {functools.partial, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType}
+    | {classmethod, staticmethod, property, type(lru_cache(len)), types.MappingProxyType}
+    | {map, filter}
+)
+"""Kinds that are written in C, and tell the garbage collector what they are made of."""
+
+_OFTEN_CALLED = frozenset({"forward", "_member_map_"})
+"""Names of members that are used without being named: by modules of torch, by enumerations."""
+
 _REGISTERS = ("_parameters", "_buffers", "_modules")
 _HOOKS = tuple(sorted(name for name in OF_TORCH if name.startswith(("_forward", "_backward"))))
 
@@ -100,38 +128,47 @@ class _Uses(NamedTuple):
     """What a code names.
 
     Args:
-        globals_read: names of globals.
-        globals_written: those that it assigns or deletes.
-        attributes: names of attributes, of whatever object.
-        attributes_written: those that it assigns or deletes.
+        names: of globals and attributes, and texts that may be such.
+        globals_written: names of globals that it assigns or deletes.
+        attributes_written: names of attributes that it assigns or deletes, of whatever object.
+        imports: modules of Python, each with the number of dots before its name.
     """
 
-    globals_read: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
     globals_written: frozenset[str] = frozenset()
-    attributes: frozenset[str] = frozenset()
     attributes_written: frozenset[str] = frozenset()
+    imports: frozenset[tuple[int, str]] = frozenset()
 
     def joined(self, uses: _Uses) -> _Uses:
         """What two codes name together."""
-        return _Uses(*[mine | theirs for mine, theirs in zip(self, uses, strict=True)])
-
-
-_READS = {"LOAD_GLOBAL": 0, "LOAD_NAME": 0, "LOAD_ATTR": 2, "LOAD_METHOD": 2}
-_WRITES = {"STORE_GLOBAL": 1, "DELETE_GLOBAL": 1, "STORE_ATTR": 3, "DELETE_ATTR": 3}
-_PLACES = _READS | _WRITES
-"""Which field of `_Uses` an instruction of Python belongs to."""
+        return _Uses(
+            self.names | uses.names,
+            self.globals_written | uses.globals_written,
+            self.attributes_written | uses.attributes_written,
+            self.imports | uses.imports,
+        )
 
 
 @lru_cache(maxsize=4096)
 def _uses_of(code: types.CodeType) -> _Uses:
     """What a code names, functions within it included."""
-    names: list[set[str]] = [set(), set(), set(), set()]
-    for instruction in dis.get_instructions(code):
-        place = _PLACES.get(instruction.opname)
-        if place is not None:
-            names[place].add(instruction.argval)
+    steps = list(dis.get_instructions(code))
+    texts = [text for text in code.co_consts if isinstance(text, str) and text.isidentifier()]
 
-    uses = _Uses(*map(frozenset, names))
+    def named_by(*operations: str) -> frozenset[str]:
+        return frozenset(step.argval for step in steps if step.opname in operations)
+
+    uses = _Uses(
+        names=frozenset({*code.co_names, *texts}),
+        globals_written=named_by("STORE_GLOBAL", "DELETE_GLOBAL"),
+        attributes_written=named_by("STORE_ATTR", "DELETE_ATTR"),
+        # Before the name of a module its level is loaded, and what is taken from it.
+        imports=frozenset(
+            (steps[place - 2].argval, step.argval)
+            for place, step in enumerate(steps)
+            if step.opname == "IMPORT_NAME"
+        ),
+    )
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             uses = uses.joined(_uses_of(constant))
@@ -139,18 +176,43 @@ def _uses_of(code: types.CodeType) -> _Uses:
     return uses
 
 
-def _is_package_of_theirs(name: str) -> bool:
-    return name.partition(".")[0] not in _NOT_THEIRS
-
-
-def _is_theirs(thing: Any) -> bool:
-    """Whether a class or a function is a user's, or of a library that a user builds on."""
-    return _is_package_of_theirs(str(getattr(thing, "__module__", "")))
+def _imported(namespace: Mapping[str, Any], uses: _Uses) -> Iterable[Any]:
+    """Modules of Python that a code imports, packages around them and parts of them included."""
+    package = namespace.get("__package__") or ""
+    for level, name in uses.imports:
+        with suppress(ImportError):  # a relative import outside of a package
+            whole = importlib.util.resolve_name("." * level + name, package)
+            parts = whole.split(".")
+            names = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+            names += [f"{whole}.{name}" for name in uses.names]
+            yield from (sys.modules[name] for name in names if name in sys.modules)
 
 
 def _member(owner: type, name: str) -> Any:
     """What a class or one of its bases defines under a name, as it stands there."""
     return next((vars(base)[name] for base in owner.__mro__ if name in vars(base)), None)
+
+
+@lru_cache(maxsize=4096)
+def _unnamed_calls(kind: type) -> frozenset[str]:
+    """Names of members of an own class which Python or a base of others calls by itself."""
+    own = [base for base in kind.__mro__ if origin_of_class(base) is Origin.OWN]
+    others = [base for base in kind.__mro__ if base not in own]
+    special = [name for name in set().union(*map(vars, own)) if name.startswith("__")]
+    return _OFTEN_CALLED.union(special, *map(vars, others))
+
+
+@lru_cache(maxsize=4096)
+def _calls_of_installed(kind: type) -> frozenset[str]:
+    """Names of members of an installed class which its calls name, a few methods far."""
+    names = {"forward", "__call__"}
+    for _ in range(_STEPS - 1):
+        members = [_member(kind, name) for name in names]
+        for member in members:
+            if isinstance(member, types.FunctionType):
+                names |= _uses_of(member.__code__).names
+
+    return frozenset(name for name in names if _member(kind, name) is not None)
 
 
 @final
@@ -166,29 +228,122 @@ class Reach:
             modules.
         hooks: registers of hooks, which libraries fill when a model runs for the first time.
         holders: all others, with their kinds.
+
+    Raises:
+        ModelError: there are too many things to look at each of them.
     """
 
-    __slots__ = ("_met", "holders", "hooks", "registers")
+    __slots__ = (
+        "_attributes_written",
+        "_globals_written",
+        "_met",
+        "_names",
+        "_spaces",
+        "_waiting",
+        "holders",
+        "hooks",
+        "registers",
+    )
 
     def __init__(self, model: nn.Module, function: Any = None) -> None:
         self.registers: list[dict[str, Any]] = []
         self.hooks: list[dict[Any, Any]] = []
         self.holders: list[tuple[Kind, Any]] = []
-        self._met: dict[int, int] = {}  # how far one may go on from a value
 
-        self._add_modules(model)
-        self._add_all([function], _DEPTH)
+        self._met: dict[int, int] = {}  # how far one may go on from a thing
+        self._waiting: list[tuple[Any, int]] = []
+        self._names: set[str] = set()  # that own code has
+        self._spaces: list[tuple[Mapping[str, Any], int]] = []  # of classes and Python's modules
+        self._attributes_written: set[str] = set()
+        self._globals_written: dict[int, tuple[dict[str, Any], set[str]]] = {}
+
+        self._add_all([model, function], _STEPS)
         # A loss of our own has one of the user's in it, and an augmentation.
-        kind = type(function)
-        if kind not in _FUNCTIONS and not _is_theirs(kind):
-            self._add_all(attributes_of(function, kind).values(), _DEPTH)
+        kind: type = type(function)
+        if kind is not types.FunctionType and origin_of_class(kind) is Origin.LIBRARY:
+            self._add_all(attributes_of(function, kind).values(), _STEPS)
+        self._search()
+
+    def _search(self) -> None:
+        """Look at all that waits, until no code names anything new."""
+        names: set[str] = set()
+
+        while self._waiting:
+            while self._waiting:
+                self._add(*self._waiting.pop())
+
+            new_names = self._names - names
+            names |= new_names
+            for space, steps in self._spaces:
+                self._add_named(space, new_names, steps)
+
+        for space, _ in self._spaces:
+            if isinstance(space, dict):  # of a module: classes are noted as a whole
+                self._note_globals(space, self._attributes_written)
+        self.holders += [
+            (NAMES, Names(space, frozenset(written)))
+            for space, written in self._globals_written.values()
+        ]
+
+    def _note_globals(self, space: dict[str, Any], names: AbstractSet[str]) -> None:
+        if names:
+            self._globals_written.setdefault(id(space), (space, set()))[1].update(names)
+
+    def _add_all(self, values: Iterable[Any], steps: int) -> None:
+        # Most are plain values, of which there may be many: they are not worth a call.
+        self._waiting += [(value, steps) for value in values if type(value) not in _ATOMS]
+
+    def _add_named(self, space: Mapping[str, Any], names: AbstractSet[str], steps: int) -> None:
+        self._add_all([space[name] for name in names & space.keys()], steps)
+
+    def _add(self, value: Any, steps: int) -> None:
+        """A thing, with what it holds and names.
+
+        Args:
+            value: whatever was met.
+            steps: how far to go on through code and objects of installed packages.
+        """
+        # What was met from further away is looked at again.
+        met = self._met.get(id(value), -1)
+        kind = type(value)
+        if met >= steps:
+            return
+        if issubclass(kind, nn.Module):
+            self._add_modules(value)
+            return
+
+        self._met[id(value)] = steps
+        if len(self._met) > _MOST:
+            raise _too_many()
+
+        noted = kind_of(kind)
+        if noted is not None and met < 0:
+            self.holders.append((noted, value))
+        self._add_parts(value, kind, steps, is_new=met < 0)
+
+    def _add_parts(self, value: Any, kind: type, steps: int, *, is_new: bool) -> None:
+        if kind is types.FunctionType:
+            self._add_function(value, steps)
+        elif kind in _WRAPPERS:
+            self._add_all(gc.get_referents(value), steps)
+        elif kind in _HELD:
+            with suppress(ReferenceError, ValueError):  # what is referred to is gone
+                self._add_all(_HELD[kind](value), steps)
+        elif issubclass(kind, type):
+            self._add_class(value, steps, is_new=is_new)
+        elif issubclass(kind, types.ModuleType):
+            self._add_space(vars(value), origin_of_namespace(vars(value)), steps)
+        else:
+            if issubclass(kind, _CONTAINERS):
+                self._add_entries(value, steps)
+            self._add_object(value, kind, steps, is_new=is_new)
 
     def _add_modules(self, root: nn.Module) -> None:
         """A module with all of its own, their attributes, and the code of their classes."""
         for module in modules_of(root):
             if id(module) in self._met:
                 continue
-            self._met[id(module)] = _DEPTH
+            self._met[id(module)] = _STEPS
 
             attributes = module.__dict__
             self.registers.append(attributes)
@@ -196,143 +351,104 @@ class Reach:
                 entries = attributes.get(name)
                 if isinstance(entries, dict):  # those of torch.jit are in C++
                     self.registers.append(entries)
-            self.hooks += [attributes[name] for name in _HOOKS if name in attributes]
+            hooks = [attributes[name] for name in _HOOKS if name in attributes]
+            self.hooks += hooks
+            for register in filter(None, hooks):  # nearly all are empty
+                self._add_all(register.values(), _STEPS)
 
             kind = type(module)
             if id(kind) not in self._met:
-                self._met[id(kind)] = 1
-                self._add_function(_member(kind, "forward"), _DEPTH_OF_CODE, owner=kind)
+                self._add(kind, _STEPS)
+            self._add_all([attributes[name] for name in attributes.keys() - OF_TORCH], _STEPS)
 
-            for name in attributes.keys() - OF_TORCH:
-                value = attributes[name]
-                if type(value) not in _ATOMS:
-                    self._add(value, _DEPTH - 1)
-
-    def _add_all(self, values: Iterable[Any], depth: int) -> None:
-        for value in values:
-            # Most are plain values, of which there may be many: they are not worth a call.
-            if type(value) not in _ATOMS:
-                self._add(value, depth)
-
-    def _add(self, value: Any, depth: int) -> None:
-        """A value, and what it holds, as many steps far as `depth` says."""
-        kind = type(value)
-        if issubclass(kind, nn.Module):
-            self._add_modules(value)
-            return
-
-        # What was met from further away is searched again: the search goes deeper now.
-        met = self._met.get(id(value), 0)
-        if met >= depth or issubclass(kind, Tensor):
-            return
-        self._met[id(value)] = depth
-
-        if issubclass(kind, _FUNCTIONS):
-            self._add_callable(value, depth)
-            return
-
-        noted = kind_of(kind)
-        if noted is not None and not met:
-            self.holders.append((noted, value))
-
-        if issubclass(kind, _CONTAINERS):
-            self._add_entries(value, depth)
-        elif noted is None:
-            self._add_object(value, kind, depth, is_new=not met)
-
-    def _add_entries(self, container: Any, depth: int) -> None:
+    def _add_entries(self, container: Any, steps: int) -> None:
         # By the methods of the base: a derived class may compute its entries when it is asked.
         base = next(kind for kind in _CONTAINERS if isinstance(container, kind))
         if base.__len__(container) > LARGE:  # data, not state
             return
 
         # Plain values alone are passed over at the speed of C.
-        values = list(dict.values(container) if base is dict else base.__iter__(container))
+        values = list(base.__iter__(container))
+        if base is dict:
+            values += dict.values(container)
         if not _ATOMS.issuperset(map(type, values)):
-            self._add_all(values, depth - 1)
+            self._add_all(values, steps)
+        if isinstance(container, defaultdict):
+            self._add_all([container.default_factory], steps)
 
-    def _add_object(self, value: Any, kind: type, depth: int, *, is_new: bool) -> None:
-        # Classes and modules of Python are everybody's: only names that a code has are noted.
-        is_shared = issubclass(kind, (type, types.ModuleType))
-        if is_shared or not (_is_theirs(kind) or issubclass(kind, _PLAIN_OBJECTS)):
+    def _add_object(self, value: Any, kind: type, steps: int, *, is_new: bool) -> None:
+        origin = origin_of_class(kind)
+        if origin is Origin.LIBRARY and not issubclass(kind, _PLAIN_OBJECTS):
+            return
+        if origin is Origin.INSTALLED:
+            steps -= 1
+        if steps < 0:
             return
 
         if is_new:
-            self._note_attributes(value, kind)
-        self._add_all(list(attributes_of(value, kind).values()), depth - 1)
-        self._add_function(getattr(kind, "__call__", None), depth - 1, owner=kind)  # noqa: B004
+            with suppress(AttributeError):  # an object with slots alone
+                self.holders.append((NAMESPACE, object.__getattribute__(value, "__dict__")))
+            if slot_names(kind):
+                self.holders.append((SLOTS, value))
+        self._add_all([*attributes_of(value, kind).values(), kind], steps)
 
-    def _note_attributes(self, value: Any, kind: type) -> None:
-        with suppress(AttributeError):  # an object with slots alone
-            self.holders.append((NAMESPACE, object.__getattribute__(value, "__dict__")))
-        if slot_names(kind):
-            self.holders.append((SLOTS, value))
+    # --- code ---
 
-    # --- functions ---
-
-    def _add_callable(self, value: Any, depth: int) -> None:
-        """A function, a method or a partial."""
-        if isinstance(value, functools.partial):
-            self._add_all([value.func, *value.args, *value.keywords.values()], depth)
-        elif isinstance(value, types.MethodType):
-            self._add_all([value.__self__], depth)
-            self._add_function(value.__func__, depth, owner=type(value.__self__))
-        else:
-            self._add_function(value, depth)
-
-    def _add_function(self, function: Any, depth: int, owner: type | None = None) -> None:
-        """Variables of enclosing functions, attributes, defaults, and globals that are named.
-
-        Args:
-            function: or whatever an attribute of a class is.
-            depth: how far to go on.
-            owner: the class whose method it is.
-        """
-        if not isinstance(function, types.FunctionType) or not _is_theirs(function) or depth <= 0:
+    def _add_class(self, kind: type, steps: int, *, is_new: bool) -> None:
+        """What a class and its bases define: what is named, and what is called without a name."""
+        origin = origin_of_class(kind)
+        if origin is Origin.LIBRARY:
+            # A method may have been exchanged for one of the user's.
+            self._add_all([getattr(kind, "forward", None)], steps)
             return
 
+        if is_new:
+            self.holders.append((CLASS, kind))
+        bases = [base for base in kind.__mro__ if origin_of_class(base) is not Origin.LIBRARY]
+        if origin is Origin.INSTALLED:
+            self._add_all([_member(kind, name) for name in _calls_of_installed(kind)], steps)
+        else:
+            for base in bases:
+                self._add_named(vars(base), _unnamed_calls(kind), steps)
+        self._add_space(vars(kind), origin, steps)
+        self._add_all([*bases, type(kind)], steps)
+
+    def _add_space(self, space: Mapping[str, Any], origin: Origin, steps: int) -> None:
+        """What a class or a module of Python defines under names that own code has."""
+        if origin is Origin.INSTALLED:
+            steps -= 1
+        if origin is not Origin.LIBRARY and steps >= 0:
+            self._spaces.append((space, steps))
+            self._add_named(space, self._names, steps)
+
+    def _add_function(self, function: types.FunctionType, steps: int) -> None:
+        """Variables of enclosing functions, attributes, defaults, and what a code names."""
+        namespace = function.__globals__
+        origin = origin_of_namespace(namespace)
         cells = function.__closure__ or ()
-        self._add_all(cells, depth)
-        self._add_all(map(_content_of, cells), depth - 1)
-        self._add_all([function.__dict__, function.__kwdefaults__], depth)
-        self._add_all(function.__defaults__ or (), depth - 1)
+
+        # A decorator of a library has the user's function in a variable.
+        if origin is Origin.LIBRARY:
+            self._add_all([*map(_content_of, cells), *function.__dict__.values()], steps)
+            return
+        if origin is Origin.INSTALLED:
+            steps -= 1
+        if steps < 0:
+            return
+
+        self._add_all([*cells, function.__dict__, function.__kwdefaults__], steps)
+        self._add_all(function.__defaults__ or (), steps)
 
         uses = _uses_of(function.__code__)
-        self._add_globals(function.__globals__, uses, depth)
-        if owner is not None and _is_theirs(owner):
-            self._add_names(owner, uses.attributes_written)
-            self._add_members(owner, uses.attributes, depth - 1)
-
-    def _add_members(self, owner: type, names: frozenset[str], depth: int) -> None:
-        """Methods and values of a class which one of its methods names, and may call or change."""
-        if depth <= 0 or self._met.get(id(owner), 0) > depth:
-            return
-
-        self._met[id(owner)] = depth + 1
-        for name in names:
-            member = _member(owner, name)
-            if type(member) is types.FunctionType:
-                self._add_function(member, depth, owner)
-            else:
-                self._add_all([member], depth)
-
-    def _add_globals(self, namespace: dict[str, Any], uses: _Uses, depth: int) -> None:
-        """Globals that a code assigns, and what those hold that it reads."""
-        self._add_names(namespace, uses.globals_written)
-
-        for name in uses.globals_read & namespace.keys():
-            value = namespace[name]
-            if issubclass(type(value), type) and _is_theirs(value):
-                self._add_names(value, uses.attributes_written)
-                self._add_members(value, uses.attributes, depth - 1)
-            elif type(value) is types.ModuleType and _is_package_of_theirs(value.__name__):
-                self._add_names(vars(value), uses.attributes_written)
-            else:
-                self._add_all([value], depth - 1)
-
-    def _add_names(self, owner: Any, names: frozenset[str]) -> None:
-        if names:
-            self.holders.append((NAMES, Names(owner, names)))
+        if "environ" in uses.names:
+            self._add_all([os.environ], steps)
+        self._note_globals(namespace, uses.globals_written)
+        self._add_named(namespace, uses.names, steps)
+        if uses.imports:
+            self._add_all(_imported(namespace, uses), steps)
+        if origin is Origin.OWN:
+            self._names |= uses.names
+            self._attributes_written |= uses.attributes_written
 
 
 def _content_of(cell: types.CellType) -> Any:
@@ -340,3 +456,28 @@ def _content_of(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # nothing was assigned to it yet
         return None
+
+
+def _objects_of(array: Any) -> list[Any]:
+    return list(array.flat) if array.dtype == object and array.size <= LARGE else []
+
+
+_HELD: dict[type, Callable[[Any], Iterable[Any]]] = {
+    types.CellType: lambda cell: (_content_of(cell),),
+    memoryview: lambda view: (view.obj,),
+    np.ndarray: _objects_of,
+    weakref.ref: lambda reference: (reference(),),
+    # A proxy hands everything on: what a method of it is bound to is the thing itself.
+    weakref.ProxyType: lambda proxy: (proxy.__init__.__self__,),
+    weakref.CallableProxyType: lambda proxy: (proxy.__init__.__self__,),
+}
+"""What something holds that does not show it to the garbage collector."""
+
+
+def _too_many() -> ModelError:
+    return ModelError(
+        expected=f"a loss and a model that reach at most {_MOST} objects of Python",
+        got="more: what they keep cannot be noted before each pass",
+        do="Keep data sets and vocabularies out of what the loss and the model hold or name, or in "
+        f"containers of more than {LARGE} entries, arrays and tensors, which are not looked into.",
+    )

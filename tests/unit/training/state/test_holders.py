@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 
 from discreet.errors import ModelError
 from discreet.training.state import holders
-from discreet.training.state.holders import NAMES, SLOTS, Names, kind_of, slot_names
+from discreet.training.state.holders import CLASS, NAMES, SLOTS, Names, kind_of, slot_names
 
 VALUE = [1.5]  # whose identity tells it from others that are equal
 
@@ -136,24 +137,40 @@ class Owner:
     count = 0
 
 
-def test_names_of_a_class_and_of_globals() -> None:
+def test_names_of_globals() -> None:
     space: dict[str, Any] = {"count": VALUE, "other": 1}
-    for owner in (Owner, space):
-        names = Names(owner, frozenset({"count", "new"}))
-        before = NAMES.read(names)
-        assert set(before) == {"count"}
-        if owner is Owner:
-            Owner.count = 5
-            Owner.new = 1  # type: ignore[attr-defined]
-        else:
-            space.update(count=5, new=1, other=2)
-        assert not NAMES.same(before, NAMES.read(names))
-        NAMES.write(names, before)
-        assert NAMES.same(before, NAMES.read(names))
-    assert not hasattr(Owner, "new")
+    names = Names(space, frozenset({"count", "new"}))
+    before = NAMES.read(names)
+    assert set(before) == {"count"}
+    space.update(count=5, new=1, other=2)
+    assert not NAMES.same(before, NAMES.read(names))
+    NAMES.write(names, before)
+    assert NAMES.same(before, NAMES.read(names))
     assert space == {"count": VALUE, "other": 2}  # names that nobody asked for are left alone
     NAMES.write(Names(space, frozenset({"gone"})), {"gone": 3})
     assert space["gone"] == 3
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+@pytest.mark.parametrize("owner", [Owner, Color])
+def test_attributes_of_a_class(owner: Any) -> None:
+    before = CLASS.read(owner)
+    owner.new = 1
+    owner.__doc__ = "Another text."
+    assert not CLASS.same(before, CLASS.read(owner))
+    CLASS.write(owner, before)
+    assert CLASS.same(before, CLASS.read(owner))
+    assert not hasattr(owner, "new")
+
+
+def test_a_private_slot_has_the_name_that_python_gives_it() -> None:
+    class _Private:
+        __slots__ = ("__count", "__dict__", "__weakref__", "plain")
+
+    assert slot_names(_Private) == ["_Private__count", "plain"]
 
 
 def test_an_empty_variable_stays_empty() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from discreet.errors import ModelError
 from discreet.training.data.copies import augmented
 from discreet.training.state import reach
 from discreet.training.state.reach import Reach, attributes_of, modules_of, parameters_of
@@ -147,3 +148,18 @@ def test_attributes_are_those_of_the_object_or_its_slots() -> None:
     local = threading.local()
     local.value = 3
     assert attributes_of(local, threading.local)["value"] == 3
+
+
+def test_more_than_can_be_noted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "_MOST", 100)
+    rows = [[0] for _ in range(200)]
+    with pytest.raises(ModelError, match="reach at most 100 objects"):
+        reached(function=lambda model, batch: model(rows))
+
+
+def test_a_chain_without_end_is_followed_to_its_end() -> None:
+    last: list[Any] = [0]
+    chain = last
+    for _ in range(3000):  # more than Python's own limit of calls
+        chain = [chain]
+    assert _is_reached(last, lambda model, batch: model(chain))
