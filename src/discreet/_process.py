@@ -35,6 +35,7 @@ def current() -> object:
     """An object that is this process's own: a fork has another."""
     if os.getpid() != _number:
         _after_in_child()
+
     return _mark
 
 
@@ -89,6 +90,7 @@ class SingleUse:
         # What is not said here is said by the class above it.
         if copied is not None:
             cls._copied = copied
+
         if forked is not None:
             cls._forked = forked
 

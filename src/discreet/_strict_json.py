@@ -48,6 +48,7 @@ def decoder(read: Callable[[dict[str, Any]], Any] = dict) -> json.JSONDecoder:
         table = dict(pairs)
         if len(table) != len(pairs):
             raise ValueError("a key stands twice")
+
         return read(table)
 
     return json.JSONDecoder(
@@ -64,6 +65,7 @@ def finite_number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:_SHOWN]} is not a finite number")
+
     return number
 
 
@@ -98,6 +100,7 @@ def read_object(owner: str, text: object) -> dict[str, Any]:
 
     if not isinstance(table, dict):
         raise _wrong(owner, "text", "a JSON object", type(table).__name__)
+
     return table
 
 

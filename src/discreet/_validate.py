@@ -49,6 +49,7 @@ def real(owner: str, name: str, value: object, *, expected: str = "a finite numb
         number = float(value)
     except OverflowError:
         number = math.inf
+
     if not math.isfinite(number):
         raise ParameterError(owner=owner, name=name, expected=expected, got=_show(value))
 
@@ -127,6 +128,7 @@ def label(owner: str, name: str, value: object, *, empty: bool = False) -> str:
     expected = f"a printable text of at most {_LONGEST_LABEL} characters"
     if not empty:
         expected += ", not empty"
+
     raise _wrong_kind(owner, name, expected, value)
 
 
@@ -160,6 +162,7 @@ def instance(owner: str, name: str, value: object, kind: type[_T]) -> _T:
     """A value of one class."""
     if not isinstance(value, kind):
         raise _wrong_kind(owner, name, f"of type {kind.__name__}", value)
+
     return value
 
 

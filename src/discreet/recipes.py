@@ -296,6 +296,7 @@ def _batch(records: int, size: object) -> int:
             expected=f"at most records={records}",
             got=str(number),
         )
+
     return number
 
 

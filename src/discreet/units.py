@@ -169,6 +169,7 @@ class Guarantee:
             phrases = getattr(self, name)
             if isinstance(phrases, str):
                 raise _wrong(name, "a tuple of phrases", "a single text")
+
             object.__setattr__(self, name, tuple(phrases))
 
     def _check_numbers(self) -> None:
@@ -195,12 +196,14 @@ class Guarantee:
             if not lower <= estimate <= upper:
                 expected = f"in [lower={lower!r}, upper={upper!r}]"
                 raise _wrong("estimate", expected, repr(estimate))
+
             object.__setattr__(self, "estimate", estimate)
 
         if self.delta_lower is not None:
             least = check.fraction(owner, "delta_lower", self.delta_lower, zero=True, one=True)
             if least > delta:
                 raise _wrong("delta_lower", f"at most {delta!r}", repr(least))
+
             object.__setattr__(self, "delta_lower", least)
 
     @property
@@ -223,6 +226,7 @@ class Guarantee:
 
         if self.basis:
             lines.append(f"What counts: {self.basis}.")
+
         if self.if_fixed is not None:
             lines.append(
                 "If all runs had been fixed before the first release, epsilon would be at most "

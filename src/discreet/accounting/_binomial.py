@@ -54,6 +54,7 @@ def at_least(count: int, trials: int, probability: float) -> tuple[float, float]
     """
     if count <= 0 or (probability == 1.0 and count <= trials):
         return 1.0, 1.0
+
     if count > trials:
         return 0.0, 0.0
 

@@ -99,6 +99,7 @@ def account(  # noqa: PLR0913  (a source and one level; everything else has a de
     # What voids a guarantee comes before every number, the rule before every free choice of one.
     if facts.voided_by:
         return _void(facts, delta)
+
     if terms is not None and terms.rule is not Rule.LIST:
         return _fixed_analysis(facts, terms, delta, accountant)
 

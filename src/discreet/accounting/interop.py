@@ -244,6 +244,7 @@ def _built(description: Description, library: Any) -> Any:
 def _value(value: Any, library: Any) -> Any:
     if isinstance(value, Mapping):
         return _built(value, library)
+
     if isinstance(value, list):
         return [_value(item, library) for item in value]
 
@@ -325,6 +326,7 @@ def _steps(
         name = event["class"]
         if name not in _FIELDS:
             raise _not_ours(str(name))
+
         if name != "NoOpDpEvent":
             yield _one_step(event, scale, adjacency), times
 

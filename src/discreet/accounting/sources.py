@@ -104,6 +104,7 @@ def read_source(source: Source, adjacency: Adjacency | None, unit: Unit | None) 
     """
     if adjacency is not None:
         check.instance("account", "adjacency", adjacency, Adjacency)
+
     if unit is not None:
         check.instance("account", "unit", unit, Unit)
 

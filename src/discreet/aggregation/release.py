@@ -58,6 +58,7 @@ class Release(Mapping[str, NDArray[np.float64]]):
                 # A table is released where its rows are read.
                 if leaf not in noised:
                     continue
+
                 sums[leaf] = noised[leaf]
 
                 # In place, as the sums of a large model fill its memory; most leaves have scale 1.

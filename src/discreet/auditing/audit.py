@@ -83,6 +83,7 @@ class Audit:
                 ),
                 got=f"{self.assumes!r:.80}",
             )
+
         if assumed_lower is not None:
             assumed_lower = check.not_negative(owner, "assumed_lower", assumed_lower)
 

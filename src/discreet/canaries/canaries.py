@@ -130,4 +130,5 @@ def source_or_fresh(owner: str, source: Source | None) -> Source:
     """The source that was passed, else a fresh one from the operating system."""
     if source is None:
         return Source.system()
+
     return check.instance(owner, "source", source, Source)

@@ -68,6 +68,7 @@ class Likelihood:
         ratios = np.zeros((len(signs), self._canaries))
         for x, z in groups:
             ratios += (np.multiply.outer(signs, x) - 0.5) / z**2
+
         self._step.append(ratios)
 
         # Both ratios are against an empty place: that of one against the other is the difference.

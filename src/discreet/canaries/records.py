@@ -50,6 +50,7 @@ def mislabelled(
     if right.ndim != 1 or right.dtype.kind not in "iu" or not right.size:
         got = f"{right.dtype}, shape {right.shape}"
         raise ParameterError(owner=owner, name="labels", expected=expected, got=got)
+
     if right.min() < 0 or right.max() >= number:
         raise ParameterError(owner=owner, name="labels", expected=expected, got="some beyond")
 
@@ -99,6 +100,7 @@ def out_of_distribution(
     if not bottom < top:
         expected = f"above low={bottom!r}"
         raise ParameterError(owner=owner, name="high", expected=expected, got=repr(top))
+
     if max(-bottom, top) > _LARGEST:
         expected = f"with low, numbers of float32, at most {_LARGEST:.4g}"
         raise ParameterError(owner=owner, name="high", expected=expected, got=repr(top))

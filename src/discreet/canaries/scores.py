@@ -66,6 +66,7 @@ class Scores:
         # What float64 cannot hold is refused below.
         with np.errstate(over="ignore"):
             numbers = _array("values", values, "iuf").astype(np.float64)
+
         if not np.isfinite(numbers).all():
             raise _wrong("values", "finite numbers", "numbers that are not")
 
@@ -81,6 +82,7 @@ class Scores:
             copy = array.copy()
             copy.flags.writeable = False
             object.__setattr__(self, name, copy)
+
         object.__setattr__(self, "attack", check.label("Scores", "attack", attack))
         object.__setattr__(self, "heads", _heads(heads))
 
@@ -102,6 +104,7 @@ class Scores:
         """The scores of several runs of the same attack, which are independent of each other."""
         if not isinstance(parts, Sequence) or not parts:
             raise _no_parts(type(parts).__name__)
+
         if not all(isinstance(part, Scores) for part in parts):
             raise _no_parts(f"{type(parts).__name__}, with something else in it")
 
@@ -189,6 +192,7 @@ def _runs(trials: ArrayLike) -> NDArray[np.int64]:
     numbers = _array("trials", trials, "iu")
     if int(numbers.max()) >= 2**63:
         raise _wrong("trials", "whole numbers below 2^63", "a larger one")
+
     return numbers.astype(np.int64)
 
 

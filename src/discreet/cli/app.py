@@ -204,6 +204,7 @@ def _say(message: str, code: int) -> int:
     # Without standard error nobody can be told; the exit code says it all the same.
     if sys.stderr is not None:
         sys.stderr.write(f"discreet: {message.rstrip()}\n")
+
     return code
 
 

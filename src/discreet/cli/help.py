@@ -58,4 +58,5 @@ def _without_type(option: Any) -> Any:
     # None where a command was told to have no `--help`.
     if option is not None:
         option.metavar = ""
+
     return option

@@ -43,6 +43,7 @@ def finite_option(text: str | float) -> float:
     # Typer hands over a default as well, which is a number already: `float` takes both.
     if not math.isfinite(number):
         raise typer.BadParameter(f"Expected a finite number. Got {str(text)[:80]!r}.")
+
     return number
 
 
@@ -126,6 +127,7 @@ def refuse_budget(epsilon: str | None, delta: str | None) -> None:
     """Refuse a budget that is named afterwards, whatever it is."""
     if epsilon is None and delta is None:
         return
+
     raise DiscreetError(
         expected="the budget that the ledger itself is held to",
         got="one named afterwards, by --budget-epsilon or --budget-delta, which proves nothing",

@@ -285,6 +285,7 @@ def _whole(
     """Turn directions of the basis (M, K) into directions of whole vectors (D, K)."""
     if basis is None:
         return directions
+
     if basis.ndim == 2:
         return np.asarray(basis @ directions)
 

@@ -211,6 +211,7 @@ def ending(snapshot: Snapshot, row: Ended) -> list[Row]:
     # Ending twice does no harm; a second reason, or one after a successor began, would.
     if run.over and not row.reason:
         return []
+
     if row.run not in _open_numbers(snapshot):
         raise _not_going(row.run)
 

@@ -166,6 +166,7 @@ class Run(SingleUse, copied=_COPIED):
         if last is None or not then_end or self._over:
             if last is not None:
                 last[1].settle()
+
             if then_end:
                 self.end()
 

@@ -76,6 +76,7 @@ class Terms:
         set_ = object.__setattr__
         if self.epsilon is not None:
             set_(self, "epsilon", check.positive(_OWNER, "epsilon", self.epsilon))
+
         if self.delta is not None:
             set_(self, "delta", check.fraction(_OWNER, "delta", self.delta))
 

@@ -28,6 +28,7 @@ class Frozen(Mapping[str, _V]):
         for name, value in self.pairs:
             if name == key:
                 return value
+
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:

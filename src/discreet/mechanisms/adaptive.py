@@ -101,6 +101,7 @@ class AdaptiveClip(Mechanism):
                     "allows."
                 ),
             )
+
         self._vector_noise()  # refuses what has no float64
 
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:

@@ -154,6 +154,7 @@ class Group:
                 got=f"{self.name!r} with clipping none",
                 do="Mark the run unsafe_no_privacy.",
             )
+
         return GaussianSum(self.name, self.sensitivity, self.noise_std)
 
     def divisor(self, expected_batch_size: float) -> float:
@@ -225,6 +226,7 @@ class Group:
                 # whose order depends on the number of leaves only: otherwise the bits of one
                 # record's weight could depend on how many records there are.
                 square = tree_sums(alike + 0.0) / bound / bound + square
+
             return square**0.5 * (1.0 + self._margin(square.dtype.itemsize)), valid
 
     def _check_shape(self, squared_norms: Array) -> None:

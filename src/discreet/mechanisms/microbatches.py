@@ -58,6 +58,7 @@ class Microbatches(Mechanism):
     def __post_init__(self) -> None:
         if not checked_mechanism("Microbatches", "mechanism", self.mechanism).fits_slots:
             raise _not_for_slots(type(self.mechanism).__name__)
+
         object.__setattr__(self, "slots", check.whole("Microbatches", "slots", self.slots, least=1))
 
     def bind(self, leaves: Mapping[str, int], name: str = "all") -> Bound:

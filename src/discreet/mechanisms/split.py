@@ -213,6 +213,7 @@ def _checked_parts(parts: str | Mapping[str, str]) -> str | Frozen[str]:
                 expected=f'"{_EACH_LEAF}" or a mapping from names of parts to patterns',
                 got=repr(parts),
             )
+
         return _EACH_LEAF
 
     fixed = frozen("Split", "parts", parts)
@@ -239,6 +240,7 @@ def _checked_policy(
                 + ", or a mapping from parts to shares",
                 got=repr(policy),
             )
+
         return str(policy)
 
     # A share of zero would be a clip norm of 0, or infinite noise: the part says nothing.

@@ -338,6 +338,7 @@ def _record(value: ArrayLike, width: int) -> NDArray[np.float64]:
         # NumPy would read the text "1.5", and drop an imaginary part.
         if isinstance(value, str | bytes) or np.iscomplexobj(value):
             return nothing
+
         row = np.array(value, np.float64).reshape(-1)
     except (TypeError, ValueError, OverflowError):
         return nothing

@@ -64,6 +64,7 @@ def likely_set() -> str:
     """The widest set that the operating system names; the file itself decides."""
     if len(sets_of_instructions()) == 1:
         return SETS[-1]
+
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -83,6 +84,7 @@ def file_name(instructions: str) -> str:
     platform_name = sysconfig.get_config_var("MULTIARCH") or sysconfig.get_platform()
     for part in (*_FLAGS, *_MACROS[instructions], str(platform_name)):
         digest.update(part.encode() + b"\0")
+
     for name in _FILES:
         digest.update((SOURCES / name).read_bytes() + b"\0")
 

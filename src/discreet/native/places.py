@@ -37,6 +37,7 @@ def writable_place() -> Path | None:
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
         except OSError:
             continue
+
         if is_private(folder) and os.access(folder, os.W_OK | os.X_OK):
             return folder
 

@@ -52,6 +52,7 @@ def overflow_probability(limit: int, *, records: int, probability: float) -> flo
 def _tail(k: int, n: int, q: float) -> Decimal:
     if k > n or q == 0.0:
         return Decimal(0)
+
     if k <= n * Fraction(q):
         return Decimal(1)
 
@@ -62,6 +63,7 @@ def _tail(k: int, n: int, q: float) -> Decimal:
         exponent = hits * (hits / (n * chance)).ln()
         if misses:
             exponent += misses * (misses / (n * (1 - chance))).ln()
+
         if exponent > 800:
             return _SMALLEST
 

@@ -153,6 +153,7 @@ def search(cost: Callable[[int], Guarantee], largest: int, target: Target, *, ri
             got=f"{target.epsilon!r}: infeasible, the floor is {floor:.6g}",
             do="Raise the target, or change one of the values that are held fixed.",
         )
+
     if cost(unsafe).upper <= target.epsilon:
         return unsafe
 
@@ -222,6 +223,7 @@ class Request:
         # A delta belongs to an epsilon, and without one follows from the number of records.
         if self.epsilon is None and self.delta is not None:
             raise _refused("delta", "left out when no epsilon is asked for", repr(self.delta))
+
         if self.epsilon is not None and self.delta is None and self.records is None:
             raise _refused("delta", "given with epsilon when the number of records is not", "None")
 
@@ -237,6 +239,7 @@ class Request:
                 "left out when expected_batch_size is given",
                 repr(self.sampling_probability),
             )
+
         if self.records is None:
             raise _refused("records", "given with expected_batch_size", "None")
 
@@ -258,6 +261,7 @@ class Request:
         """Epsilon with its delta: the given one, else `default_delta`."""
         if self.epsilon is None:
             return None
+
         if self.delta is not None:
             return Target(self.epsilon, self.delta)
 

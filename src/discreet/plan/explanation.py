@@ -53,6 +53,7 @@ def explanation(plan: Plan, delta: float | None) -> str:
         statement = "NO GUARANTEE: nothing is clipped or noised."
         if plan.queries():
             statement = str(account(plan, delta=delta))
+
         lines += ["", "If executed as planned:", statement]
 
     return "\n".join(lines)
@@ -101,4 +102,5 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int
         ]
         # Without the spaces that fill the last column, which no reader sees and a diff shows.
         lines.append("  ".join(cells).rstrip())
+
     return lines

@@ -216,6 +216,7 @@ class Plan(Declaration["Plan"]):
                 got="None",
                 do="Use plan.for_leaves({...}).",
             )
+
         return self._bound
 
     @property
@@ -230,6 +231,7 @@ class Plan(Declaration["Plan"]):
                 got=type(self.mechanism).__name__,
                 do=f"Mark the run {_NO_PRIVACY}.",
             )
+
         return Step(self.sampler.event, queries)
 
     @property
@@ -307,6 +309,7 @@ class Plan(Declaration["Plan"]):
                 expected=f"the plan's {self.leaves}",
                 got=repr(bound.leaves),
             )
+
         return bound
 
     def run_info(

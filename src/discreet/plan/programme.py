@@ -92,6 +92,7 @@ class Programme(Declaration[Plan]):
         plans = frozen(_OWNER, _PLANS, self.plans)
         for name, plan in plans.pairs:
             check.instance(_OWNER, f"plans[{name!r}]", plan, Plan)
+
         if self.target is not None:
             check.instance(_OWNER, "target", self.target, Target)
 
@@ -151,6 +152,7 @@ class Programme(Declaration[Plan]):
                 expected=f"one of {', '.join(map(repr, self.plans))}",
                 got=repr(name),
             )
+
         return self.plans[name]
 
     # --- what it costs ---
@@ -295,6 +297,7 @@ def _names(scale: Iterable[str]) -> set[str]:
     # A text is an iterable of letters; whoever passes one means the one name.
     if isinstance(scale, str):
         scale = [scale]
+
     check.instance(owner, "scale", scale, Iterable)  # type: ignore[type-abstract]
 
     names = {check.label(owner, "scale", name) for name in scale}

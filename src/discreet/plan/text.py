@@ -100,6 +100,7 @@ def _number(number: float) -> str:
     """Write the shortest text that reads back as the same float64; each of its forms is TOML."""
     if not math.isfinite(number):
         raise ValueError(f"{number} has no place in a plan")
+
     return repr(number)
 
 

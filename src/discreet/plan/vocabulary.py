@@ -141,6 +141,7 @@ def _value(where: str, data: object) -> Any:
     """The value behind `plain`; `where` is its place in the file, for error messages."""
     if not isinstance(data, dict):
         raise _wrong(where, "a table with a kind", repr(data)[:80])
+
     content = dict(data)
 
     # Asked for its type first: a list is no key, and would be a TypeError in place of a sentence.

@@ -161,6 +161,7 @@ def _check() -> None:
     added = bytes(a ^ b for a, b in zip(_AES_PLAIN, _AES_CIPHER, strict=True))
     if cipher != _AES_CIPHER or block != added or expanded != _HKDF_OUT:
         raise _broken("another answer")
+
     if np.dtype(np.uint64).newbyteorder("=").str != "<u8":
         raise _broken("a big-endian machine, where the words would differ")
 

@@ -245,6 +245,7 @@ def _decide(first: _Words, further: _Words, scale: float) -> tuple[_Floats, int]
             got=f"{len(rows)} rows of them",
             do="Read a row for each.",
         )
+
     return integers, int(outside)
 
 

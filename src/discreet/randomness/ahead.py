@@ -203,6 +203,7 @@ class _Work:
 
         if self._error is not None:
             raise self._error
+
         if numbers is None or not self.ready:
             raise _USED.error()
 

@@ -74,6 +74,7 @@ def nan_on_failure(*targets: _Numbers) -> Iterator[None]:
     except BaseException:
         for target in targets:
             target.fill(np.nan)
+
         raise
 
 
@@ -137,10 +138,12 @@ class GaussianNoise(SingleUse, copied=_COPIED):
             raise ParameterError(
                 owner=owner, name="scale", expected="a number in 2^-32 ... 2^32", got=repr(scale)
             )
+
         if self.size > MOST_NUMBERS:
             raise ParameterError(
                 owner=owner, name="size", expected="at most 2^31 numbers", got=repr(size)
             )
+
         self._threads = check.whole(owner, "threads", threads, least=1)
         ziggurat.check_rounding()
         _asked_for["numbers"] += self.size
@@ -190,6 +193,7 @@ class GaussianNoise(SingleUse, copied=_COPIED):
                     got="a value that is not finite, not whole, or larger",
                     do="Put the sums on a grid first: Grid.integers.",
                 )
+
         self._release(flat, flat, 1.0)
 
     def _release(self, sums: _Numbers, out: _Numbers, spacing: float) -> None:
@@ -296,7 +300,9 @@ class GaussianNoise(SingleUse, copied=_COPIED):
                     got=f"a request for {count}",
                     do="State the size of the whole release at the start.",
                 )
+
             self._given += count
+
         return start
 
     def __repr__(self) -> str:
@@ -431,6 +437,7 @@ def _fitting(grid: Grid, values: _Numbers, target: _Numbers) -> tuple[_Numbers, 
 
     if values.ctypes.data == target.ctypes.data and values.dtype == target.dtype:
         return target, target
+
     return values.copy() if np.may_share_memory(values, target) else values, target
 
 
@@ -441,11 +448,13 @@ def _views(
     values = _flat(owner, "sums", sums, np.float32, np.float64)
     if out is None:
         return values, np.empty_like(values)
+
     target = _flat(owner, "out", out, np.float32, np.float64, writable=True)
     if out.shape != sums.shape:
         raise ParameterError(
             owner=owner, name="out", expected=f"of shape {sums.shape}", got=f"shape {out.shape}"
         )
+
     return values, target
 
 
@@ -502,8 +511,10 @@ def _flat(
             got=type(array).__name__,
             do="Fill or drop what is masked.",
         )
+
     if right and (values.flags.writeable or not writable):
         return values.reshape(-1)
+
     names = " or ".join(kind.__name__ for kind in kinds)
     flags = f"contiguous: {values.flags.c_contiguous}, writable: {values.flags.writeable}"
     raise ParameterError(

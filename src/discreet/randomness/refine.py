@@ -149,6 +149,7 @@ class _Attempt:
             log = self._minus_log_height(height, height_length, bits)
             if needed[1] is not None and log[0] > needed[1]:
                 return True
+
             if log[1] is not None and log[1] < needed[0]:
                 return False
 
@@ -184,6 +185,7 @@ class _Attempt:
             (lo, hi), power = self._tail_uniform(size, length)
             if hi <= 1 << power:
                 return True
+
             if lo >= 1 << power:
                 return False
 

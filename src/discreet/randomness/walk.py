@@ -97,6 +97,7 @@ class Clock:
                 rise, side, last = now - times[first], before, middle
             else:
                 rise, side, first = times[last] - now, after, middle
+
             if rise:
                 square = Fraction(rise * rise * before * after, side * side * (before + after))
                 nodes.append(_Node(label, square))
@@ -243,6 +244,7 @@ class Walk:
             word = stream.blocks(np.array([number // 2]))[0, number % 2 : number % 2 + 1]
             if ziggurat.is_outside(word)[0]:
                 word = np.append(word, _further(stream, np.array([number])))
+
             terms.append((stream, word, self._square(node)))
 
         for bits in _EXACT_BITS:

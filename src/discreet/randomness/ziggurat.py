@@ -355,6 +355,7 @@ def _attempt(position: _Words, height: _Words, scale: float) -> tuple[_Floats, N
     tail = outside[layer[outside] == 0]
     if outside.size:
         over[outside] = _wedges(layer[outside], f[outside], height[outside])
+
     if tail.size:
         distance, over[tail] = _tails(f[tail], height[tail])
         x[tail] = np.copysign((R_FLOAT + distance) * scale, f[tail])

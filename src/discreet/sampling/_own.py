@@ -70,6 +70,7 @@ def _checked(batch: ArrayLike, policy: Sampling, records: int) -> Positions:
     ordered = np.sort(array.astype(np.int64))
     if (ordered < 0).any() or (ordered >= records).any():
         raise _ruled_out(policy, "positions outside of the data set")
+
     if (np.diff(ordered) == 0).any():
         raise _ruled_out(policy, "a record that is twice in a batch")
 

@@ -80,6 +80,7 @@ def _truncated(
     drawn = bernoulli(stream, policy.probability, 0, records)
     if drawn.size > policy.limit:
         drawn = drawn[subset(stream.child("truncate"), policy.limit, drawn.size)]
+
     yield within_batch(drawn, part)
 
 

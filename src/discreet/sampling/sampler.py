@@ -171,6 +171,7 @@ class Sampler:
             raise ParameterError(
                 owner=owner, name="start", expected=f"at most steps={self.steps}", got=str(start)
             )
+
         if rank >= ranks:
             raise ParameterError(
                 owner=owner, name="rank", expected=f"below ranks={ranks}", got=str(rank)
@@ -272,6 +273,7 @@ class Draw(SingleUse, copied=_COPIED, forked=_FORKED):
                     got="one that was broken off by an error, so that its other samples are lost",
                     do="Go on with the same source: sampler.draw(source, start=...).",
                 )
+
             if sample is None:
                 raise StopIteration
 

@@ -158,6 +158,7 @@ class GradientCanaries:
         # Under replace-one adjacency one that is out has the opposite spike; otherwise none at all.
         if self._adjacency is not Adjacency.REPLACE_ONE:
             numbers = numbers[coins.inside[numbers]]
+
         if not numbers.size:
             return None
 
@@ -189,6 +190,7 @@ class GradientCanaries:
             spots = self._spots.get(group.name)
             if spots is None:
                 continue
+
             readings = np.empty(self._count)
             for number, (leaf, scale) in enumerate(zip(group.leaves, group.scales, strict=True)):
                 here = spots.leaves == number
@@ -230,6 +232,7 @@ class GradientCanaries:
                 got="canaries that no run has",
                 do="Give them to PrivateRun(..., canaries=...).",
             )
+
         return self._coins
 
     def __repr__(self) -> str:

@@ -229,6 +229,7 @@ def _of_layers(
     problems: list[Problem] = []
     for name, layer in model.named_modules():
         problems += [*_of_norm(name, layer), *_of_table(name, layer)]
+
     return None, problems
 
 
@@ -242,6 +243,7 @@ def _of_norm(name: str, layer: nn.Module) -> Iterator[Problem]:
     instead = _replacement(name, layer.num_features) if name else "Use GroupNorm"
     if layer.running_mean is not None:
         instead += '; or put it in eval mode, or plan a group "bn/*"'
+
     yield Problem(
         _layer(name),
         f"{type(layer).__name__} uses statistics of the whole batch, so every record "
@@ -284,6 +286,7 @@ def _of_parameters(model: nn.Module) -> Iterator[Problem]:
             "no parameter requires a gradient",
             "Call requires_grad_() on what is to be trained.",
         )
+
     for leaf, parameter in parameters.items():
         if parameter.is_complex():
             yield Problem(
@@ -389,11 +392,13 @@ def _times_slower(engine: Engine, loss: Loss, rows: Any, count: int) -> str:
     with seeded_pass(0), plain_forward(engine.model, function=loss):
         for _ in engine.passes(loss, rows, count, count):
             pass
+
     alone = time.perf_counter() - start
 
     start = time.perf_counter()
     with seeded_pass(0):
         engine.plain_pass(loss, rows, count)
+
     plain = max(time.perf_counter() - start, 1e-9)
 
     return f"about {max(1.0, alone / plain):.0f} times"

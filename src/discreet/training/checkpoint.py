@@ -255,6 +255,7 @@ def _is_ours(place: Path) -> bool:
     """Whether it is a file as torch writes it, or an empty one."""
     if not place.is_file():
         return False
+
     with place.open("rb") as file:
         return file.read(len(_ZIP)) in (b"", _ZIP)
 
@@ -286,6 +287,7 @@ def restore(
     try:
         for name, thing in objects.items():
             thing.load_state_dict(states[name])
+
         # What refuses now refuses the state of the model.
         name = "model"
         then()
@@ -294,6 +296,7 @@ def restore(
         for earlier_name, state in before.items():
             with suppress(Exception):  # the one that refused may refuse again; it is reported
                 objects[earlier_name].load_state_dict(state)
+
         if not isinstance(error, Exception):
             raise
 

@@ -81,6 +81,7 @@ class Sums:
         # What was one float32 sum is one of several now.
         if self._adds == 1:
             self._totals = {leaf: total.double() for leaf, total in self._totals.items()}
+
         self._adds += 1
 
         records = contributions.joined_by(_as_pieces(statistics, self._bound))
@@ -115,6 +116,7 @@ class Sums:
         # Otherwise rounding is idealised, and there is no bound to keep, or no spread.
         if inner is not group and spreads is not squares:
             squares = raised_squares(squares, np.sqrt(spreads) * _UP, limit=largest_spread)
+
         return inner.weights(squares), largest_spread
 
     def _sum_up(
@@ -135,6 +137,7 @@ class Sums:
             if leaf in self.tables:
                 for piece in pieces:
                     self.tables[leaf].add(piece.factor, scaled[scale][0])
+
                 continue
 
             single = all(piece.factor.single(largest_spread) for piece in pieces)
@@ -153,6 +156,7 @@ class Sums:
             self._totals[leaf] = torch.zeros(
                 self._dimensions[leaf], dtype=kind, device=self._device
             )
+
         return self._totals[leaf]
 
     def _check_statistics(self, statistics: Mapping[str, Tensor]) -> None:

@@ -80,6 +80,7 @@ def register_rule(
             tensors = tuple(tensors_in(args, kwargs))
             if has_torch_function(tensors):  # also where a mode is on, as in a pass
                 return handle_torch_function(visible, tensors, *args, **kwargs)
+
             return function(*args, **kwargs)
 
         # Where `own_rule` looks.
@@ -188,6 +189,7 @@ def _compare(engine: Engine, passes: Passes, loss: Loss, batch: Any, trial: Tria
             got="one that draws some: nothing was compared",
             do="Put layers that add noise in eval mode for the check.",
         )
+
     taped, count = trial.taped, len(trial.taped.losses)
     contributions = Contributions(
         gathered(taped.uses, engine.parameters, lambda _, factor: factor), count, count
@@ -305,12 +307,14 @@ def _normalised(arguments: Sequence[Any], axes: Mapping[int, int], records: int)
                 expected=f"axes with so many rows for each of {records} records",
                 got=f"{rows} rows along {{{place}: {axis}}}",
             )
+
         counted[place] = axis % argument.ndim
 
     if not counted:
         raise ParameterError(
             owner=owner, name="axes", expected="at least one argument with records", got="none"
         )
+
     return counted
 
 
@@ -346,6 +350,7 @@ class _Claim:
                     placed.append(proof.begin(argument, Rows(self.axes[place], inner)))
                 else:
                     placed.append(_copied(argument))
+
             try:
                 results = tensors_in(self.function(*placed))
             except OneByOne:
@@ -365,7 +370,9 @@ class _Claim:
                 results = tensors_in(self.function(*copies))
             except USER_ERRORS:
                 return [], False
+
             draws = not torch.equal(before, torch.get_rng_state())
+
         return [*results, *tensors_in(copies)], draws
 
     def outcomes_around(self, record: int) -> list[list[Tensor]]:
@@ -379,6 +386,7 @@ class _Claim:
         bearable = list(filter(None, trials))
         if not bearable:
             raise _nothing_tried()
+
         return bearable
 
     def changed_around(self, record: int) -> Iterator[list[Any]]:
@@ -442,6 +450,7 @@ class _Claim:
         for state, result, counterpart in zip(states, first, second, strict=False):
             if isinstance(state, Mixed):
                 continue
+
             same_shape = same_number and result.shape == counterpart.shape
             if not same_shape or not _same(
                 self._rows(result, state, place), self._rows(counterpart, state, other_place)
@@ -480,8 +489,10 @@ def _changes(tensor: Tensor, records: int) -> list[_Change]:
     ]
     if tensor.dtype == torch.bool:
         return [*moved, filled(0), filled(1), lambda tensor, _: ~tensor]
+
     if tensor.is_floating_point() or tensor.is_complex():
         return [*moved, *map(filled, _FLOATS)]
+
     # Whole numbers may be indices: also those that lie just outside of what is there.
     limits = torch.iinfo(tensor.dtype)
     numbers = tensor.flatten().tolist()
@@ -497,4 +508,5 @@ def _same(x: Tensor, y: Tensor) -> bool:
     if x.is_floating_point():
         # Zeros of both signs are equal, and have other bits.
         same &= x.signbit() == y.signbit()
+
     return bool((same | (x.isnan() & y.isnan())).all())

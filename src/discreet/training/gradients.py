@@ -93,6 +93,7 @@ class GradientWatch:
         """Begin to watch; a second time does nothing."""
         if self._handles:
             return
+
         self._handles.append(register_optimizer_step_pre_hook(self._before_step))
         for leaf, parameter in self._parameters.items():
             hook = OwnHook(self._accumulated, leaf)
@@ -245,6 +246,7 @@ def _is_scaled() -> bool:
     for _ in range(_FRAMES):
         if frame.f_back is None:
             return False
+
         frame = frame.f_back
 
         # A scaler that is switched off calls the optimizer's step as well, and changes nothing.

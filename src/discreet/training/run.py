@@ -165,6 +165,7 @@ class PrivateRun:
             self._planted = Planted(canaries, self._session)
             if self._tables:
                 self._planted.refuse_tables()
+
             self._tables.bind(self._session)
             self._stepping = Stepping(
                 self._engine,
@@ -342,6 +343,7 @@ class PrivateRun:
                 expected="a function of (model, data) that gives one loss for each record",
                 got=type(loss).__name__,
             )
+
         Batch.checked(batch)
 
         with self._order:
@@ -392,6 +394,7 @@ class PrivateRun:
         # is used: what is learned from made-up records must not come from a sample.
         if self._loading is not None and batch is self._waiting:
             rehearse(self._engine, loss, self._loading, self._statistics)
+
         self._loading = None
 
     # --- checkpoints ---
@@ -489,6 +492,7 @@ class PrivateRun:
             if self._own_ledger:
                 # If it was made just now, where the checkpoint's ledger should have been.
                 self.ledger.withdraw()
+
             raise
 
         # Thresholds out of range leave the model as it is, and the run where it was.

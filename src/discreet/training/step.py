@@ -102,6 +102,7 @@ class Stepping:
         portion = Portion(None) if batch.portion is None else batch.portion
         if records:
             portion.check_rows(records)
+
         size = self._microbatch or engine.fitting(
             loss, portion, records, self._memory_budget, self._inner.places
         )
@@ -111,6 +112,7 @@ class Stepping:
             _, seed = session.places(sample, 1, attempt)
             with seeded_pass(seed), engine.one_step(seed):
                 engine.rest(loss, size)
+
             return sums
 
         # A secret random order (docs/proofs/sums.md, section 3); each attempt has places and random
@@ -118,6 +120,7 @@ class Stepping:
         places, seed = session.places(sample, size, attempt)
         if batch.rows is not None:
             places = np.where(places >= 0, batch.rows[places], -1)
+
         rows = torch.from_numpy(places)
 
         with seeded_pass(seed), engine.one_step(seed):
@@ -226,6 +229,7 @@ class Attempts:
                 do="End the run here: what was charged stays charged, and trying again would let a "
                 "record decide for all others. Mend the loss so that it fails for no record.",
             )
+
         if self._circumstances not in (None, circumstances):
             raise SampleMisuse(
                 expected="the loss with which this batch failed, and the model in the same mode",
@@ -241,6 +245,7 @@ class Attempts:
             self._by_a_record = self._engine.error_may_tell
             if not isinstance(error, ModelError | CoupledRecords):
                 self._circumstances = circumstances
+
             raise
 
 

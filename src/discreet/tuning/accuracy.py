@@ -81,6 +81,7 @@ class AccuracyTuning:
         lines = trials_table(self.tuning)
         if self.trouble and self.plan is not None:
             lines.append(f"Stopped early: {self.trouble}.")
+
         return "\n".join([*lines, self.prediction])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
@@ -184,6 +185,7 @@ def _tolerated(trials: Sequence[Trial], wanted: float) -> int | None:
     for number, trial in reversed(list(enumerate(trials))):
         if trial.score is None or trial.score < wanted:
             break
+
         chosen = number
 
     return chosen
@@ -203,4 +205,5 @@ def _target(owner: str, plan: Plan) -> Target:
             got="one without",
             do="Make it with Plan.dpsgd(..., epsilon=, delta=).",
         )
+
     return plan.target

@@ -145,6 +145,7 @@ class Tuning:
 
         for trial in trials:
             check.member("Tuning", "trials", trial, (Trial,))
+
         _set(self, "trials", tuple(trials))
 
         # They are the columns of one table, in one order.
@@ -163,6 +164,7 @@ class Tuning:
         """Require, for private data, that every trial was charged and every score is noised."""
         if self.method is Method.CLIP_SEARCH:
             raise _wrong("method", "one with noise, for private data", self.method.value)
+
         check.digest("Tuning", "ledger_head", self.ledger_head)
 
         # Trials that share a run, or have none, would be trials that nobody paid for (P39).
@@ -172,6 +174,7 @@ class Tuning:
                 "the runs that each trial charged, for private data",
                 "a trial without",
             )
+
         if len(set(self.runs)) < len(self.runs):
             raise _wrong(
                 "trials",
@@ -228,6 +231,7 @@ class Tuning:
         # Names of enumerations are those of the file, and all else is for the constructor to check.
         if not isinstance(table["trials"], list):
             raise _wrong("trials", "a list", type(table["trials"]).__name__)
+
         table["trials"] = tuple(_trial(trial) for trial in table["trials"])
         table["method"] = _strict_json.member_named("Tuning", "method", Method, table["method"])
         table["kind"] = _strict_json.member_named("Tuning", "kind", TuningKind, table["kind"])

@@ -55,6 +55,7 @@ class Settings:
         """The clip norm to try, or that of the plan, where it has one group."""
         if "clip_norm" in self.values:
             return self.values["clip_norm"]
+
         return gaussian_of("Settings", self.plan).clip_norm
 
     def plan_for(self, records: int) -> Plan:
@@ -115,6 +116,7 @@ def checked_plan(owner: str, plan: object) -> Plan:
     checked = check.instance(owner, "plan", plan, Plan)
     if not checked.private:
         raise _not_executable(owner, "one without noise")
+
     if not isinstance(checked.sampler, Sampler):
         raise _not_executable(owner, "one that states a probability only")
 
@@ -156,4 +158,5 @@ def with_gaussian(plan: Plan, *, clip_norm: float, noise_multiplier: float) -> P
     if isinstance(plan.mechanism, Groups):
         groups = Groups(dict.fromkeys(plan.mechanism.mechanisms, changed))
         return replace(plan, mechanism=groups, target=None)
+
     return replace(plan, mechanism=changed, target=None)

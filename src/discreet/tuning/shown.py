@@ -31,6 +31,7 @@ def trials_table(record: Tuning) -> list[str]:
     # The first line is the header.
     if record.chosen is not None:
         lines[record.chosen + 1] += "  <- chosen"
+
     if record.score_noise > 0.0:
         lines.append(f"Scores have noise of standard deviation {record.score_noise:.2g}.")
 
@@ -120,6 +121,7 @@ def _figure(picture: Picture, suffix: str) -> bytes:
     if picture.level is not None:
         level, name = picture.level
         axes.axhline(level, linestyle="--", linewidth=1.0, color="grey", label=name)
+
     if picture.chosen is not None:
         across, score = picture.chosen
         ring = axes.scatter(across, score, s=120.0, zorder=3.0, label="chosen")

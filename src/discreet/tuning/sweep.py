@@ -165,10 +165,12 @@ def sweep(
             # A trial that was charged counts even if the budget ended before its score.
             if attempt is not None:
                 trials.append(attempt)
+
             best = max((each.score for each in trials if each.score is not None), default=None)
 
             if stopped or (best is not None and best >= wanted):
                 break
+
             advance(best)
 
     # Of the ledger as it is now, so that the record holds for all charges above.
@@ -191,6 +193,7 @@ def _score(owner: str, score: object) -> float | None:
         # Training diverged: a result too.
         if isinstance(score, numbers.Real) and not math.isfinite(score):
             return None
+
         raise
 
 
@@ -218,6 +221,7 @@ def _private(trial: TrialFunction, settings: Settings, data: Private) -> tuple[T
         stopped = f"the budget refused {label}: {wrong.got}"
         if not _charged(ledger, label):
             return None, stopped
+
         return Trial(settings.values, None, (label,)), stopped
 
     return Trial(settings.values, score, (label, label + _SCORE)), ""

@@ -35,6 +35,7 @@ def epsilon_from(divergence: float, order: float, delta: float) -> float:
     """
     if math.isinf(divergence) or math.isinf(order):
         return divergence
+
     if delta == 0.0:
         return math.inf
 

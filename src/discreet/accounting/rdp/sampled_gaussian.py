@@ -129,6 +129,7 @@ def rough_log_moment(p: float, n: float, *, probability: float, noise_multiplier
     height = -0.5 * grid.nodes**2
     if p:
         height += p * _log_mixture(shift - half, probability)
+
     if n:
         height -= n * _log_mixture(-shift - half, probability)
 

@@ -199,6 +199,7 @@ def _sums(
         rows = {leaf: np.zeros((piece.size, size)) for leaf, size in sizes.items()}
         for leaf, length in lengths.items():
             rows[leaf][np.arange(piece.size), piece] = signs[piece] * length
+
         sums.add(rows)
 
     # All others were drawn as well, and the engine counts them.
@@ -242,6 +243,7 @@ def _for_canaries(plan: Plan, canaries: int) -> Plan:
     leaves = dict.fromkeys(bound.dimensions, 1)
     for group in bound.start:
         leaves[group.leaves[0]] = min(canaries, sampler.records)
+
     for leaf in bound.observed:
         del leaves[leaf]
 

@@ -67,8 +67,10 @@ def lowest_count(count: int, trials: int, probability: float) -> float:
     """
     if count <= 0:
         return 1.0
+
     if count > trials:
         return 0.0
+
     tail = float(scipy.special.betainc(count, trials - count + 1, probability))
     return min(1.0, _ROUNDED_UP * tail + _TINY)
 
@@ -84,6 +86,7 @@ def lowest_rate(successes: int, trials: int, *, error: float) -> float:
     a = check.fraction("lowest_rate", "error", error)
     if k > n:
         raise _too_many("lowest_rate", k, n)
+
     if k == 0:
         return 0.0
 
@@ -203,6 +206,7 @@ def checked_coins(owner: str, scores: Scores) -> Scores:
                 "not drawn so give no bound."
             ),
         )
+
     _refuse_repeated(owner, scores)
     return scores
 
@@ -256,6 +260,7 @@ def wrong_guesses(scores: Scores) -> tuple[int, int]:
         limit = _limit(values[:start], inside[:start])
         wrong += int(np.count_nonzero((values[start:stop] > limit) != inside[start:stop]))
         start = stop
+
     return wrong, values.size - first
 
 

@@ -100,6 +100,7 @@ def one_run(scores: Scores, *, delta: float, confidence: float = 0.95) -> Estima
                 ins + outs, counted.right(ins, outs), counted.canaries, level, error, steps=_STEPS
             )[0]
         )
+
     return Estimate(method="one run", lower=lower, delta=level, confidence=sure)
 
 
@@ -156,6 +157,7 @@ def _bounds(
         chance, leak = p_value(guesses, right, canaries=canaries, epsilon=middle, delta=delta)
         refuted = (chance <= (1.0 - share) * error * caution) & (leak <= share * error)
         low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
+
     return low
 
 
@@ -185,6 +187,7 @@ def p_value(
     leak = np.zeros(guesses.size)
     if delta > 0.0:
         leak = canaries * delta * not_q * _largest(guesses, right, q, not_q)
+
     return chance * _UP, leak * _UP
 
 

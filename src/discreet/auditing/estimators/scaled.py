@@ -151,4 +151,5 @@ def _epsilon(mu: float, delta: float) -> float:
     for _ in range(_FINE):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if more(middle) else (low, middle)
+
     return low

@@ -66,6 +66,7 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
                 "assumes is true."
             ),
         )
+
     if len(scores) < _LEAST:
         raise ParameterError(
             owner="threshold",
@@ -81,6 +82,7 @@ def threshold(scores: Scores, *, delta: float, confidence: float = 0.95) -> Esti
         chosen, measured = halves("threshold", scores)
         limit, direction = _choice(chosen, level)
         lower = _measured(measured, limit, direction, level, 0.5 * (1.0 - sure))
+
     return Estimate(method="threshold", lower=lower, delta=level, confidence=sure)
 
 
@@ -98,6 +100,7 @@ def _measured(half: Half, limit: float, direction: int, delta: float, share: flo
     # All right guesses may be what leaks with probability delta.
     if right <= delta:
         return 0.0
+
     return max(0.0, math.log((right - delta) / wrong) * _DOWN - 2.0**-50)
 
 

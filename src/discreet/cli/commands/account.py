@@ -271,4 +271,5 @@ def _sources_table(sources: Sequence[_Source]) -> RenderableType:
             str(source.steps),
             "none" if source.epsilon is None else upward(source.epsilon),
         )
+
     return rows

@@ -64,6 +64,7 @@ def demo(
     # On standard error, before the training begins: standard output is the answer's.
     if not as_json:
         sys.stderr.write(f"{plan.explain()}\n\n")
+
     files = [into / name for name in (_LEDGER, *_OTHERS)]
 
     # The data are public, and `_check_folder` saw that a demo wrote these files: only here may a
@@ -129,6 +130,7 @@ def _training() -> ModuleType:
             got=f"an installation without it ({missing})",
             do="Install it: pip install 'discreet[demo,torch]'. The other commands need no torch.",
         ) from None
+
     return training
 
 
@@ -185,6 +187,7 @@ def _write_report(path: Path, plan: dp.Plan, into: Path) -> None:
 
     with dp.Ledger.open(path, "r") as ledger:
         page = Report.of(ledger, plan=plan)
+
     contents = {
         into / "report.html": page.html().encode(),
         into / "report.md": page.markdown().encode(),

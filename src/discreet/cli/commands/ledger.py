@@ -93,6 +93,7 @@ def import_(
 
     with dp.Ledger.load(source, path) as ledger:
         head = ledger.head()
+
     return _moved({"source": str(source)}, path, head, as_json=as_json)
 
 
@@ -165,6 +166,7 @@ def stop(
         ledger.end(run, check.label("stop", "reason", reason))
         record = next(each for each in ledger.runs() if each.number == run)
         head = ledger.head()
+
     taken = f"{record.steps} of {record.planned_steps} planned steps"
     words = [
         f"Run {run} of {path} is over after {taken}, as was declared: {reason}.",

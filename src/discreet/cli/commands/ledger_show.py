@@ -77,6 +77,7 @@ def show(path: LedgerFile, delta: Delta = None, as_json: AsJson = False) -> Answ
     shown: list[RenderableType] = [sheet(words), ""]
     if len(snapshot.history) > 1:
         shown += [_history_table(snapshot.history), ""]
+
     shown += [_runs_table(snapshot, alone, total), "", _charges_table(snapshot.charges)]
     return Answer(data=data, shown=shown, as_json=as_json)
 
@@ -104,6 +105,7 @@ def _state_words(snapshot: Snapshot) -> dict[str, str]:
             f"{snapshot.unsettled}: reserved, and counted, by a run that is still going or was "
             "killed"
         )
+
     return {
         "held to": terms_words(snapshot.terms, oldest=snapshot.schema == 1),
         "marks": ", ".join(snapshot.marks) or "none",
@@ -195,6 +197,7 @@ def _history_table(history: tuple[Held, ...]) -> Table:
             "-" if terms.delta is None else repr(terms.delta),
             str(list_length(terms) or "-"),
         )
+
     return rows
 
 
@@ -224,6 +227,7 @@ def _runs_table(
     if total is not None:
         epsilon = "none" if total.voided_by else upward(total.upper)
         rows.add_row("all", "together", "", "", "", "", str(snapshot.steps), epsilon)
+
     return rows
 
 
@@ -241,4 +245,5 @@ def _charges_table(charges: tuple[Charge, ...]) -> Table | str:
             str(charge.count),
             str(charge.unsettled),
         )
+
     return rows

@@ -81,6 +81,7 @@ def curve_of(
 
     if kind is CurveKind.EPSILON or not isinstance(sampler, Sampler):
         return _epsilon_against_steps(plan, guarantee)
+
     return _noise_against_batch(plan, sampler.records, guarantee, epochs)
 
 
@@ -232,6 +233,7 @@ def figure(curve: PlanCurve, suffix: str) -> bytes:
         axes.set(xscale="log", yscale="log")
     else:
         axes.set_ylim(bottom=0.0)
+
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
     file = io.BytesIO()

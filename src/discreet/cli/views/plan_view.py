@@ -113,6 +113,7 @@ class Planned:
         if isinstance(sampler, Sampler):
             size = nearest(plan.expected_batch_size)
             batch = f"{size} expected of {sampler.records} records, {batch}"
+
         passes = nearest(_probability(self.plan) * plan.steps)
         noise_std = nearest(query.noise_std)
         rows = {
@@ -152,6 +153,7 @@ class Planned:
                 upward(row.epsilon),
             )
             rows.add_row(row.change, *numbers)
+
         return rows
 
 

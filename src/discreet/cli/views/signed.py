@@ -67,12 +67,14 @@ class Comparison:
                 f"{rows} added to the ledger since {name} was made; the claim was computed "
                 "from the rows before them."
             )
+
         if self.problems:
             return [*lines, f"The ledger does NOT say what {name} says."]
 
         claim = "no guarantee"
         if self.recomputed is not None:
             claim = f"epsilon {upward(self.recomputed)} at delta {self.stamp.delta!r}"
+
         return [
             *lines,
             f"The ledger contains the head of {name} and says what it says: {claim}.",
@@ -117,6 +119,7 @@ def compare(page: str, lines: list[StoredLine]) -> Comparison:
             f"Since the report was made the ledger was marked {', '.join(sorted(new_marks))}: "
             "there is no guarantee any more."
         )
+
     epsilon = None if claim.voided_by or math.isinf(claim.upper) else claim.upper
     return Comparison(stamp, tuple(problems), epsilon, added)
 
@@ -131,6 +134,7 @@ def _until(lines: list[StoredLine], head: str) -> tuple[Snapshot, int] | None:
         book.read(body, digest)
         if digest.hex() == head:
             return book.snapshot(), book.rows
+
     return None
 
 
@@ -147,6 +151,7 @@ def _differences(stamp: Stamp, snapshot: Snapshot, claim: Guarantee) -> list[str
     # `isclose` calls two infinities equal, and an infinity and a number different.
     if not math.isclose(stated, claim.upper, rel_tol=_SAME):
         pairs = {"epsilon": (_epsilon(stated), _epsilon(claim.upper))} | pairs
+
     return [
         f"The report says {name} {in_report}; the rows say {in_rows}."
         for name, (in_report, in_rows) in pairs.items()

@@ -84,4 +84,5 @@ def guarantee_in_words(
             f"the data, and is wrong about at most {FALSE_POSITIVES:.0%} of those that were not, "
             f"finds at most {percent:g} % of those that were."
         )
+
     return lines, facts

@@ -225,6 +225,7 @@ class Book:
 
         if after.epsilon != before.epsilon:
             self._check_another_budget(before, after, reason)
+
         if before.complete:
             self._check_shares_and_list(before, after, reason)
 

@@ -102,6 +102,7 @@ class Batch:
         # Rows of the data set are fetched here: that is a copy.
         if portion.places is not None:
             return mapped(portion.take(torch.arange(len(portion.places))), _marked)
+
         return mapped(portion.batch, _marked_copy)
 
     @property
@@ -130,6 +131,7 @@ class Batch:
                 got="one that was not",
                 do="Take it from run.batches().",
             )
+
         return self._content
 
     def __repr__(self) -> str:
@@ -175,6 +177,7 @@ class Batch:
         """
         if isinstance(batch, cls):
             return batch
+
         raise SampleMisuse(
             expected="a batch of this run, which was charged before it was drawn",
             got=f"an object of the class {type(batch).__name__}",
@@ -190,6 +193,7 @@ def _marked(leaf: Any) -> Any:
     # As the data set's own memory, which no pass may use past what a loss is given.
     if isinstance(leaf, Tensor):
         mark_dataset(leaf)
+
     return leaf
 
 

@@ -78,6 +78,7 @@ def fetched(dataset: NumberedRows, chosen: NDArray[np.int64], collate: Collate) 
     """
     if at_once(dataset, collate):
         return _rows_of_tensors(dataset, chosen)
+
     return collate(_entries(dataset, chosen.tolist()))
 
 
@@ -127,6 +128,7 @@ def fetched_apart(
         if entries is None:
             begin(SeedUse.FETCHING)
             return _collated_apart(collate, _entries_apart(dataset, indices), begin)
+
         return _collated_apart(collate, entries, begin)
 
 
@@ -180,6 +182,7 @@ def _is_fetched_together(dataset: Any) -> bool:
     # A subclass of `Subset` may do more than hand indices on.
     while type(dataset) is Subset:
         dataset = dataset.dataset
+
     return callable(getattr(dataset, "__getitems__", None))
 
 
@@ -263,6 +266,7 @@ def _try_fetching(
     """Fetch entries together if the data set can, and some of them in another order."""
     if _is_fetched_together(dataset):
         _refuse_mixed_entries(dataset, indices, begin, halves)
+
     _refuse_other_order(dataset, indices, collate, begin)
 
 
@@ -420,6 +424,7 @@ def _same(leaf: Any, counterpart: Any, rows: NDArray[np.bool_] | None) -> bool:
         if rows is not None and leaf.shape[:1] == rows.shape:
             places = rows.nonzero()[0].tolist()
             leaf, counterpart = leaf[places], counterpart[places]
+
         return _same_numbers(leaf, counterpart)
 
     if isinstance(leaf, (list, tuple)):
@@ -438,6 +443,7 @@ def _same_numbers(values: Any, counterparts: Any) -> bool:
         unequal = values != counterparts
         # A NaN is unequal to itself; here it counts as the same.
         return not bool((unequal & ~(values.isnan() & counterparts.isnan())).any())
+
     return np.array_equal(values, counterparts, equal_nan=values.dtype.kind in "fc")
 
 

@@ -132,4 +132,5 @@ def _mean(values: Tensor, records: int) -> Tensor:
     total: Tensor = first.clone()
     for copy in later_copies:
         total += copy
+
     return total / (1 + len(later_copies))

@@ -91,6 +91,7 @@ def map_style(dataset: Any) -> NumberedRows:
                 "which is clipped."
             ),
         )
+
     rows: NumberedRows = dataset
     return rows
 
@@ -135,8 +136,10 @@ def _indices(subset: Subset[Any]) -> NDArray[np.int64]:
     indices: Any = subset.indices
     if isinstance(indices, Tensor):
         indices = indices.numpy(force=True)
+
     if isinstance(indices, np.ndarray):
         return indices.astype(np.int64)
+
     return np.fromiter(map(int, indices), np.int64, len(indices))
 
 
@@ -227,6 +230,7 @@ class Marking:
         # Nearly always nothing was loaded, which is seen at the speed of C.
         if len(now) == len(before) and all(map(is_, now, before)):
             return ()
+
         known = set(map(id, before))
         return [part for part in now[1:] if id(part) not in known]
 
@@ -236,6 +240,7 @@ def _exchangeable(rows: list[Any]) -> list[Any]:
     kinds = set(map(type, rows))
     if kinds <= _FIXED:
         return []
+
     if kinds == {dict}:
         return list(chain.from_iterable(map(dict.values, rows)))
 
@@ -264,12 +269,15 @@ def _storage(tensor: Tensor) -> int:
 def _parts(thing: Any) -> Iterable[Any]:
     if isinstance(thing, _SEQUENCES):
         return thing
+
     if isinstance(thing, Mapping):
         return thing.values()
+
     # What a class shares among its objects, its bases included: methods, properties, constants.
     if isinstance(thing, type):
         shared = chain.from_iterable(vars(base).values() for base in thing.__mro__)
         return [part for part in shared if isinstance(part, _OF_CLASSES)]
+
     if isinstance(thing, types.FunctionType):
         return thing.__defaults__, thing.__kwdefaults__, *(thing.__closure__ or ())
 
@@ -302,6 +310,7 @@ def tensors_of(dataset: Any, parts: Callable[[Any], Iterable[Any]] = _parts) -> 
             elif id(thing) not in visited:
                 visited[id(thing)] = thing
                 below.extend(part for part in parts(thing) if not isinstance(part, _ATOMS))
+
         level = below
 
 

@@ -53,14 +53,19 @@ def plain_copy(entry: Any) -> Any:
     kind: Any = type(entry)
     if kind in _ATOMS or _is_number_of_numpy(kind):
         return entry
+
     if kind is Tensor and _is_dense(entry):
         return entry.detach().clone()
+
     if (kind is np.ndarray or kind in _RECORDS_OF_NUMPY) and not entry.dtype.hasobject:
         return entry.copy()
+
     if kind is dict:
         return {plain_copy(key): plain_copy(part) for key, part in entry.items()}
+
     if kind is list:
         return list(map(plain_copy, entry))
+
     if _is_tuple(kind):
         return tuple.__new__(kind, map(plain_copy, entry))
 
@@ -84,8 +89,10 @@ def are_alike(entries: Sequence[Any]) -> bool:
 
     if base is dict:
         return all(map(are_alike, zip(*map(dict.values, entries), strict=True)))
+
     if base is list or base is tuple:
         return all(map(are_alike, zip(*entries, strict=True)))
+
     return True
 
 
@@ -94,6 +101,7 @@ def is_in_fixed_memory(dataset: Any) -> bool:
     kind = type(dataset)
     if kind is Subset:
         return is_in_fixed_memory(dataset.dataset)
+
     if kind is ConcatDataset:
         return all(map(is_in_fixed_memory, dataset.datasets))
 

@@ -76,12 +76,15 @@ def _held(thing: Any) -> Iterable[Any]:
     kind = type(thing)
     if kind is types.FunctionType:
         return _held_by_function(thing)
+
     # The namespace of everybody else is no part of a data set.
     if kind is types.ModuleType or issubclass(kind, type):
         name = thing.__name__ if kind is types.ModuleType else thing.__module__
         return list(vars(thing).values()) if is_own_module(name) else ()
+
     if kind in (dict, list, set, tuple) and len(thing) > _MANY:
         return ()
+
     return gc.get_referents(thing)
 
 

@@ -161,6 +161,7 @@ class Loading:
                     # What was loaded to fetch these entries; workers load in memory of their own.
                     if runs_code and not self.workers:
                         marking.renew()
+
                 yield batch
 
     def _here(self, samples: Iterator[Sample], choose: Choice, seed: Seed) -> Generator[Batch]:
@@ -201,8 +202,10 @@ class Loading:
 
             if data is _END:
                 break
+
             if isinstance(data, ModelError):
                 raise data
+
             waited = orders.waiting.popleft()
             yield Batch(waited.sample, Portion(data), waited.rows)
 

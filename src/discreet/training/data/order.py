@@ -110,7 +110,9 @@ def _differ_in_copies(
             for index in order:
                 generators.put_back()
                 rows[index] = _digests(row_of(index), key)
+
             return [rows[index] for index in indices]
+
         return None
 
     forward_task = functools.partial(told, indices)
@@ -119,8 +121,10 @@ def _differ_in_copies(
         forward, backward = in_copies(tasks, _PATIENCE)
         if forward is None or backward is None:
             return None
+
         if forward == backward:
             return False
+
         (again,) = in_copies([forward_task], _PATIENCE)
     except ModelError:
         _unanswered.add(os.getpid())
@@ -147,8 +151,10 @@ def _bytes_of(leaf: Any) -> bytes:
     if isinstance(leaf, Tensor):
         numbers = leaf.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy()
         return f"{leaf.dtype}{tuple(leaf.shape)}".encode() + numbers.tobytes()
+
     if isinstance(leaf, (np.ndarray, np.void)) and not leaf.dtype.hasobject:
         return f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes()
+
     # Objects that show nothing of themselves count as equal.
     return _ADDRESS.sub("", f"{type(leaf).__qualname__}{leaf!r}").encode()
 
@@ -208,6 +214,7 @@ class OwnState:
         """Note something that can be changed in place; returns what it holds."""
         if kind in _CONTAINERS:
             return self._noted_container(thing, kind)
+
         if kind is types.CellType:
             self._note(kind_of(kind), thing)
             return _content_of(thing)
@@ -215,6 +222,7 @@ class OwnState:
         contents = _HELD.get(kind)
         if contents is not None:
             return contents(thing)
+
         return self._noted_object(thing, kind)
 
     def _noted_object(self, thing: Any, kind: type) -> Iterable[Any]:

@@ -76,6 +76,7 @@ def _torch_kept() -> Iterator[Callable[[int], object]]:
     if get_worker_info() is None and torch.accelerator.is_available():
         with torch.random.fork_rng():
             yield torch.manual_seed
+
         return
 
     # A worker is a copy of the process, in which an accelerator must not be asked for anything.

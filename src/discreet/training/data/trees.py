@@ -59,6 +59,7 @@ def branches(part: Any) -> list[tuple[Any, Any]] | None:
     # Mappings last: to ask for an abstract class takes long.
     if isinstance(part, Tensor):
         return None
+
     if isinstance(part, (list, tuple)):
         return None if _is_leaf(part) else list(enumerate(part))
 
@@ -156,8 +157,10 @@ def select(batch: Any, rows: Tensor) -> Any:
 def _selected(leaf: Any, rows: Tensor) -> Any:
     if _row_count(leaf) is None:
         return leaf
+
     if isinstance(leaf, Tensor):
         return leaf.index_select(0, rows.to(leaf.device))
+
     if isinstance(leaf, np.ndarray):
         return leaf[rows.numpy(force=True)]
 
@@ -275,6 +278,7 @@ def begun(batch: Any, begin: Callable[[Tensor], Tensor], *, strict: bool = True)
         # None tells nothing; anything else may be different for other records.
         if strict and leaf is not None:
             raise OneByOne(_SEEN_BY_PYTHON)
+
         return leaf
 
     return mapped(batch, change)
@@ -294,8 +298,10 @@ def _joined(column: tuple[Any, ...]) -> Any:
     first = column[0]
     if _row_count(first) is None:
         return first
+
     if isinstance(first, Tensor):
         return torch.cat(column)
+
     if isinstance(first, np.ndarray):
         return np.concatenate(column)
 
@@ -319,6 +325,7 @@ def made_up(batch: Any) -> Any:
 def _made_up(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return leaf
+
     if not (leaf.is_floating_point() or leaf.is_complex()):
         return torch.ones_like(leaf)
 

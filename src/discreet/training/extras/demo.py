@@ -175,6 +175,7 @@ def train(
             optimizer.step()
             optimizer.zero_grad()
             average.update()
+
         average.copy_to(model)
         return model, run.guarantee()
 

@@ -173,6 +173,7 @@ def _fold(spectrum: Tensor, factor: int) -> Tensor:
         total, *slices = torch.split(spectrum, size, axis)
         for part in slices:
             total = total + part
+
         spectrum = total
 
     return spectrum / factor**2

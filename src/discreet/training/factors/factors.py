@@ -293,6 +293,7 @@ class Outer:
     def forms(self) -> Forms:
         if self.positions == 1:
             return {"ghost": lambda: self}
+
         return {"ghost": lambda: self, "direct": self.dense}
 
 
@@ -316,6 +317,7 @@ def _ghosts(outers: Sequence[Outer]) -> list[Tensor]:
     for half in (slice(0, middle), slice(middle, positions)):
         if half.start == half.stop:
             continue
+
         # A Gram matrix is symmetric: of the first half of its rows, what is in the other half
         # of the columns counts twice, and the second half needs its own columns only.
         columns = slice(half.start, None)

@@ -151,6 +151,7 @@ class Chooser:
             close = [name for name in names if seconds[name] <= _CLEAR * fastest]
             if len(close) > 1:
                 seconds |= _times(zeros, close, _MANY)
+
             self._measured[signature] = seconds
 
         return dict(self._measured[signature])

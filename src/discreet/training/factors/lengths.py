@@ -99,6 +99,7 @@ def _products(squares_km: NDArray[np.float64], sides: Sequence[_Sides]) -> NDArr
         products_mn[:, column] = squares_km[row]
         if len(pair) == 2:
             products_mn[:, column] *= squares_km[row + 1] * UP
+
         row += len(pair)
 
     return products_mn

@@ -59,6 +59,7 @@ def one_by_one(
                 result = seeded(record, apart=False)
             except OneByOne:
                 break
+
             done += 1
             yield result
 

@@ -141,6 +141,7 @@ class PrivateBatchNorm:
             yield Noting(by_mean, names)
         finally:
             changed = self._set_back()
+
         _refuse_changed(changed, "during a pass, without noise")
 
     def apply(self, averages: Mapping[str, Any]) -> None:
@@ -286,6 +287,7 @@ class _Layer:
             running.copy_(
                 (1.0 - share) * running.double() + share * torch.from_numpy(new).to(running.device)
             )
+
         self.set_back()
 
     @torch.no_grad()
@@ -378,6 +380,7 @@ class Noting:
 
         if is_by_place:
             return (*args[:_TRAINING], False, *args[_TRAINING + 1 :]), named
+
         return args, named | {"training": False}
 
     def leaf_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
@@ -389,6 +392,7 @@ class Noting:
             # In eval mode a layer takes no part: a release does not move it either.
             if layer is not None and layer.module.training:
                 return leaf
+
         return None
 
     def note(self, leaf: str, rows: Tensor, channel: int) -> None:

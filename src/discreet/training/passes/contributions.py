@@ -145,6 +145,7 @@ class Contributions:
         """With these leaves as well."""
         if not pieces:
             return self
+
         return Contributions({**self.pieces, **pieces}, self.records, self.present)
 
     def keep(self, mask: Tensor) -> Contributions:
@@ -251,6 +252,7 @@ def losses_and_statistics(
                 else "something else",
                 do="Return statistics as tensors (B,) or (B, k).",
             )
+
         values_by_name[name] = values.detach()
 
     return losses, values_by_name
@@ -302,6 +304,7 @@ def _are_disjoint(regions: Iterable[Region]) -> bool:
     for start, stop in sorted(map(_stretch, regions)):
         if start < end:
             return False
+
         end = stop
 
     return True
@@ -324,6 +327,7 @@ def _merged(factors: list[Factor]) -> Factor:
 
     if not lookups:
         return _joined_outers(outers)
+
     if not outers:
         return _joined_lookups(lookups)
 

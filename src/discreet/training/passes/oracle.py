@@ -120,6 +120,7 @@ def agree(
         for piece in alone.pieces.get(leaf, ()):
             largest_spread = most_spread(max(1, piece.factor.positions))
             piece.factor.add_to(piece.place_in(total), mask.to(total), largest_spread)
+
         squares += float(_length(total)) ** 2
 
         # Written so that NaN, which compares as false, does not agree.

@@ -143,6 +143,7 @@ class Passes:
             except WrongGuess as guess:
                 if guess.number in self._no_guess:
                     raise
+
                 self._no_guess.add(guess.number)
 
     def _taped(
@@ -184,11 +185,13 @@ class Passes:
             with nullcontext() if saved is None else saved.watching(lambda: tape.calls - 1):
                 with tape, nullcontext() if saved is None else saved.noting_draws():
                     result = plain_result(loss(self._model, rows))
+
                 losses, statistics = self._proved(proof, result, noting)
 
                 # Zero for padding. Who is padding is secret, so these are records' numbers too.
                 with out_of_sight():
                     shares = proof.begin(present.to(losses) / copies, Rows(0))
+
                 if recorder is not None:
                     recorder.enter(shares)
 
@@ -200,6 +203,7 @@ class Passes:
                     tape.end()
                     losses = losses.detach()
                     del result
+
             self._require_unchanged(proof, uses, statistics, noting)
 
         return Taped(uses.uses, losses, statistics, tape.calls)
@@ -255,6 +259,7 @@ class Passes:
         # Before anything is computed: also what a pass made that fails is erased (T09).
         if not restore:
             self.traces.unerased.append(proof)
+
         numbers = torch.default_generator.get_state()
 
         try:
@@ -263,9 +268,11 @@ class Passes:
         except BaseException:
             if proof.error:
                 self.traces.may_tell = True
+
             # Now, not with the sums: processes of records begin with what there is.
             if not restore:
                 self.traces.erase()
+
             # A seed of the user's must not decide what single records draw afterwards.
             torch.default_generator.set_state(numbers)
             raise
@@ -296,6 +303,7 @@ class Passes:
                     # From the beginning: the modes are off while they judge an operation.
                     if not restore:
                         self.traces.hold_finalizers()
+
                     yield noting, moved
             except WrongGuess:  # the pass is tried again without the guess
                 refuse_kept(self._model)
@@ -309,8 +317,10 @@ class Passes:
                 proof.check()
                 if isinstance(error, NotImplementedError) and "mode" in str(error):
                     raise _unseen(error) from error
+
                 # As it is: a record may have caused it, and decides nothing for others (T14).
                 raise
+
             refuse_kept(self._model)
 
     def _describe(self, tensor: Tensor) -> str:
@@ -345,6 +355,7 @@ class Passes:
         except RuntimeError as error:
             if trial:  # on made-up records, which may decide
                 raise Stumbled("the backward pass cannot be followed") from error
+
             raise
 
         for leaf, gradient in zip(self._parameters, missed, strict=True):
@@ -380,6 +391,7 @@ class Passes:
             # All of it is the record's own, unless it depends on what an earlier pass kept (T09).
             for name, values in {**gradients, **statistics}.items():
                 proof.require_rows(values, Rows(0), name)
+
             proof.check()
 
         return {leaf: wide(_full(gradient)) for leaf, gradient in gradients.items()}, statistics

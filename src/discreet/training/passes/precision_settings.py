@@ -115,6 +115,7 @@ def _settings_for(device_type: str) -> Sequence[_Setting]:
 
     if device_type == "cuda":
         settings += _cuda_settings()
+
     if device_type == "xpu":
         settings.append(_flag("torch.backends.mkldnn.allow_tf32", "_get_onednn_allow_tf32"))
 

@@ -105,6 +105,7 @@ def plain_forward(
         noted.put_back(moved)
         if buffers is not None:
             buffers.restore()
+
         written = untouched.written()
 
     # A backward() in the loss would add gradients that nobody has clipped (T10).
@@ -117,6 +118,7 @@ def plain_forward(
                 "gradients itself."
             ),
         )
+
     if moved.refusal is not None:
         raise moved.refusal
 
@@ -197,9 +199,11 @@ class Traces:
         try:
             with numbers as self.begin_numbers:
                 yield
+
             # Only where all passes came to their end: a step that failed moves nothing.
             for moved in self._moved.values():
                 moved.write()
+
             self.may_tell = False
         finally:
             self._in_step, self._seed, self.begin_numbers = False, None, _nothing
@@ -231,6 +235,7 @@ class Traces:
         """
         for remains in self.unerased:
             remains.erase()
+
         self.unerased.clear()
 
         # A finalizer finds nothing of records any more. Where the user had switched collection off,
@@ -254,6 +259,7 @@ def seeded_pass(seed: int) -> Iterator[None]:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             yield
+
         return
 
     # Where there is only the processor, torch.manual_seed would remember a call for devices that
@@ -409,6 +415,7 @@ def _new_storage(kind: Any, *args: Any, **kwargs: Any) -> Any:
     storage = _REPLACED.original(_new_storage)(kind, *args, **kwargs)
     if _REPLACED.here and all(isinstance(size, int) for size in args):  # nothing to begin with
         storage.fill_(0)
+
     return storage
 
 
@@ -418,6 +425,7 @@ def _resize_storage(storage: Any, size: int) -> Any:
     resized = _REPLACED.original(_resize_storage)(storage, size)
     if _REPLACED.here and size > size_before:
         storage[size_before:] = 0
+
     return resized
 
 
@@ -430,6 +438,7 @@ def _fresh_bits(count: int) -> int:
     """
     if _REPLACED.here:
         return random.getrandbits(count)
+
     return _REPLACED.original(_fresh_bits)(count)  # type: ignore[no-any-return]
 
 

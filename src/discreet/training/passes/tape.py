@@ -112,6 +112,7 @@ class Tape(Doors):
         # The taps' gradients would arrive in the middle of the forward pass.
         if func.__name__ in _DIFFERENTIATE:
             raise OneByOne("the model is differentiated within its own forward pass")
+
         return self.noting.released_only(func, args, kwargs)
 
     def _called(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -119,6 +120,7 @@ class Tape(Doors):
         self.calls += 1
         if self._steady:
             args, kwargs = without_dropout(func.__name__, args, kwargs)
+
         # Again, after `_replaced`: torch.batch_norm may be called past torch.nn.functional (P09).
         if func.__name__ == "batch_norm":
             args, kwargs = self.noting.released_only(func, args, kwargs)
@@ -145,6 +147,7 @@ class Tape(Doors):
         for thing in args:
             if id(thing) in self._values:
                 return True
+
             # Several tensors in one argument, as of torch.cat.
             if isinstance(thing, (list, tuple)) and self._has_value_in(thing):
                 return True
@@ -199,6 +202,7 @@ class Tape(Doors):
                 )
 
             axes[id(tensor)] = state if isinstance(state, Rows) else self._repeats(tensor)
+
         return axes
 
     def _repeats(self, tensor: Tensor) -> Rows | None:
@@ -233,6 +237,7 @@ class Tape(Doors):
                 *map(call.plain, call.args),
                 **{name: call.plain(thing) for name, thing in call.kwargs.items()},
             )
+
         # The rules' formulas are for real numbers; autograd knows the others.
         name = "*" if any(map(torch.is_complex, call.tensors)) else call.name
         rule = own_rule(call.func) or self._rules.get(name, self._rules["*"])

@@ -108,6 +108,7 @@ class SavedBytes:
         # The graph holds the boxes, and would hold what is in them.
         for box in self._boxes:
             box.clear()
+
         self._boxes.clear()
 
     def activations(self, rows: int, calls: int) -> Activations:
@@ -131,15 +132,18 @@ def without_dropout(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> _
     if name in _DROPOUTS:
         if len(args) > 2:
             return (*args[:2], False), kwargs
+
         return (*args, False)[:2], kwargs | {"train": False}
 
     # The share that is dropped is the fifth argument; zero is what torch takes where it is missing.
     if name == _ATTENTION:
         if len(args) > 4:
             return (*args[:4], 0.0, *args[5:]), kwargs
+
         return args, kwargs | {"dropout_p": 0.0}
 
     if name in _RECURRENT:
         # The only float among the arguments is the share that is dropped.
         return tuple(0.0 if isinstance(argument, float) else argument for argument in args), kwargs
+
     return args, kwargs

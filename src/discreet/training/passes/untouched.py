@@ -39,6 +39,7 @@ class Untouched:
         for leaf, parameter, state, gradient in self._before:
             if parameter.grad is not None or _state(parameter) != state:
                 names.append(leaf.removeprefix("grad/"))
+
             parameter.grad = gradient
 
         return names

@@ -61,6 +61,7 @@ class Guards:
         # A loss that is defined in the loop is a new one in each step.
         if loss is not self._loss and not _is_same_function(loss, self._loss):
             return "it is another loss"
+
         if not self._noted.is_same() or _numbers_named(loss) != self._globals:
             return "values of Python that the model or the loss reach are other ones"
 
@@ -70,6 +71,7 @@ class Guards:
         for tensor, storage, size, place in self._memory:
             if tensor.untyped_storage() is not storage or storage.nbytes() != size:
                 return False
+
             if _place(tensor) != place:
                 return False
 
@@ -109,6 +111,7 @@ def _contents(function: Any) -> list[Any]:
             contents.append(cell.cell_contents)
         except ValueError:  # nothing was assigned to it yet
             contents.append(None)
+
     return contents
 
 

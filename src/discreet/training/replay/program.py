@@ -23,9 +23,9 @@ from discreet.training.replay.steps import (
     Built,
     Compared,
     Operated,
-    Origin,
     Recorded,
     Slot,
+    SlotOrigin,
     ValuesRead,
     slots_in,
 )
@@ -152,6 +152,7 @@ class Remains:
             # An empty storage counts as false.
             if storage is not None and storage.nbytes():
                 storage.fill_(_ERASED)
+
         self._storages.clear()
 
 
@@ -192,12 +193,13 @@ class _Writer:
                 step.operation.full_name if isinstance(step, Operated) else type(step).__name__
             )
             self._bury(last_uses.get(number, ()))
+
         self.result = self._place(result)
 
-        of_records = [slot for slot in self._places if slot.origin is not Origin.BEFORE]
+        of_records = [slot for slot in self._places if slot.origin is not SlotOrigin.BEFORE]
         self.of_records = tuple(map(self._places.__getitem__, of_records))
         # What is given to the caller is the caller's to erase; memory from before is not.
-        given_out = [slot for slot in slots_in(result) if slot.origin is not Origin.BEFORE]
+        given_out = [slot for slot in slots_in(result) if slot.origin is not SlotOrigin.BEFORE]
         self.results = tuple(map(self._places.__getitem__, given_out))
 
     def _is_done_now(self, step: Recorded) -> bool:
@@ -209,24 +211,28 @@ class _Writer:
 
         used = slots_in([*step.args, step.kwargs])
         is_view = step.operation.is_view or step.operation.name == "as_strided"
-        is_from_before = all(slot.origin is Origin.BEFORE for slot in used)
+        is_from_before = all(slot.origin is SlotOrigin.BEFORE for slot in used)
         if not is_view or not used or not is_from_before or not self._places.keys() >= set(used):
             return False
 
         with no_functions(), out_of_sight(), _below_autograd():
             out = step.call(*self._now(step.args), **self._now(step.kwargs))
+
         results = [out] if step.single else list(out)
         for slot, tensor in zip(step.results, results, strict=True):
             if slot is not None:
                 self._places[slot] = self._new(tensor)
+
         return True
 
     def _now(self, thing: Any) -> Any:
         """Arguments with tensors from before the pass."""
         if isinstance(thing, Slot):
             return self.before[self._places[thing] - self._first]
+
         if type(thing) in (list, tuple):
             return type(thing)([self._now(part) for part in thing])
+
         if type(thing) is dict:
             return {name: self._now(part) for name, part in thing.items()}
 
@@ -243,6 +249,7 @@ class _Writer:
         if isinstance(thing, Slot):
             if thing not in self._places:
                 self._places[thing] = self._new(None)
+
             return self._places[thing]
 
         if not slots_in(thing):
@@ -259,6 +266,7 @@ class _Writer:
         if place is None:
             # The list holds it, so that no other gets its `id`.
             place = self._constants[id(thing)] = self._new(thing)
+
         return place
 
     # --- calls ---
@@ -299,6 +307,7 @@ class _Writer:
         if step.kwargs:
             function = _named(step.call, len(args), tuple(step.kwargs))
             args += step.kwargs.values()
+
         if step.expected is not None:
             function = _expecting(function, step.expected)
 
@@ -323,6 +332,7 @@ def _joining(thing: Any) -> tuple[Callable[..., Any], list[Any]]:
     """What puts a structure together again, and its parts."""
     if isinstance(thing, Built):
         return thing.kind, list(thing.parts)
+
     if type(thing) is dict:
         names = tuple(thing)
         return (lambda *parts: dict(zip(names, parts, strict=True))), list(thing.values())
@@ -391,14 +401,16 @@ def _last_uses(
     for number, step in enumerate(steps):
         results = [slot for slot in getattr(step, "results", ()) if slot is not None]
         for slot in (*_used_by(step), *results):
-            if slot.origin is not Origin.BEFORE:
+            if slot.origin is not SlotOrigin.BEFORE:
                 last[slot] = number
+
     for slot in slots_in(result):
         last.pop(slot, None)
 
     dead: dict[int, list[Slot]] = {}
     for slot, number in last.items():
         dead.setdefault(number, []).append(slot)
+
     return dead
 
 
@@ -430,6 +442,7 @@ def same_bits(first: Any, second: Any) -> bool:
     """Whether two structures of tensors and numbers are the same, bit by bit."""
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return _same_tensor(first, second)
+
     if isinstance(first, (list, tuple)):
         return len(first) == len(second) and all(map(same_bits, first, second))
 

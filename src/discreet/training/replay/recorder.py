@@ -28,9 +28,9 @@ from discreet.training.data.seeding import global_states
 from discreet.training.replay.steps import (
     Compared,
     Operated,
-    Origin,
     Recorded,
     Slot,
+    SlotOrigin,
     ValuesRead,
     filled,
     slots_in,
@@ -71,7 +71,7 @@ class _Memory:
 
     __slots__ = ("origin", "slots")
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: SlotOrigin) -> None:
         self.origin = origin
         self.slots: dict[tuple[Any, ...], Slot] = {}
 
@@ -130,7 +130,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._number = storage._separation[0]  # noqa: SLF001  (the mark of the proof)
         self.kind = entry.dtype
         self.sizes.append(entry.shape)
-        self.entries.append(self._made(entry, Origin.BATCH))
+        self.entries.append(self._made(entry, SlotOrigin.BATCH))
 
     def __enter__(self) -> Self:
         self._witnessing.enter_context(witnessed(self))
@@ -196,8 +196,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Geometry alone answers, which does not change.
         if rows.dim >= tensor.ndim or tensor.stride(rows.dim) == 0 or not tensor.numel():
             return
+
         if tensor.shape[rows.dim] != rows.fold * count:
             return
+
         self._witness(tensor, lambda slot: Compared(slot, rows, count, alike))
 
     def _witness(self, tensor: Tensor, step: Callable[[Slot], Recorded]) -> None:
@@ -228,6 +230,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._note(operation, func, inputs, out)
                 except _NotAgain as reason:
                     self.refuse(f"{operation.full_name} {reason}")
+
             return out
 
     def _seen(
@@ -251,10 +254,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _require_again(self, operation: Operation, args: Any, kwargs: dict[str, Any]) -> None:
         if operation.custom:
             raise _NotAgain("is no operation of torch's own")
+
         if operation.is_geometry:
             raise _NotAgain("changes how a tensor lies in memory")
+
         if torch.is_inference_mode_enabled():
             raise _NotAgain("runs in inference mode")
+
         if any(isinstance(thing, torch.Generator) for thing in (*args, *kwargs.values())):
             raise _NotAgain("draws from a generator of the user's own")
 
@@ -265,7 +271,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise _NotAgain("looks at numbers of records, to raise an error")
 
         for target in targets_of(operation, arguments_of(operation, args, kwargs)):
-            if self._slot(target).origin is Origin.BEFORE:
+            if self._slot(target).origin is SlotOrigin.BEFORE:
                 raise _NotAgain("writes into memory that was there before the pass")
 
         # Where the generator was set, a draw belongs to something that is not recorded.
@@ -279,6 +285,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         if proof is None or self._unjudged:
             return False
+
         return all(is_public(proof.state(tensor)) for tensor in tensors)
 
     def _note(
@@ -351,13 +358,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The slot of a result; None if it is no tensor, or one that is there already."""
         if not isinstance(result, Tensor):
             return None
+
         if self._is_known(result):
             return None
 
         memory = self._memory(result)
-        return self._made(result, Origin.PASS if memory is None else memory.origin)
+        return self._made(result, SlotOrigin.PASS if memory is None else memory.origin)
 
-    def _made(self, tensor: Tensor, origin: Origin) -> Slot:
+    def _made(self, tensor: Tensor, origin: SlotOrigin) -> Slot:
         """A new slot."""
         memory = self._memory(tensor)
         if memory is None:
@@ -372,12 +380,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _slot(self, tensor: Tensor) -> Slot:
         """The slot of a tensor that is used."""
         memory = self._memory(tensor)
-        if memory is None or memory.origin is Origin.BEFORE:
+        if memory is None or memory.origin is SlotOrigin.BEFORE:
             return self._from_before(tensor)
 
         place = _place(tensor)
         if place in memory.slots:
             return memory.slots[place]
+
         return self._seen_otherwise(tensor, memory)
 
     def _from_before(self, tensor: Tensor) -> Slot:
@@ -390,7 +399,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self._is_from_before(tensor):
             raise _NotAgain("uses memory that was made where nobody looks")
 
-        slot = self._made(tensor, Origin.BEFORE)
+        slot = self._made(tensor, SlotOrigin.BEFORE)
         self.before[slot] = tensor
         return slot
 
@@ -402,6 +411,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         proof = self._proof
         if is_constant(storage):
             return True
+
         if proof is None:
             return False
 
@@ -411,6 +421,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_met = mark is not None and mark[0] == self._number
         if not is_met and not self._is_operating:
             return False
+
         return proof.state(tensor) is PUBLIC and not proof.is_made_here(tensor)
 
     def _seen_otherwise(self, tensor: Tensor, memory: _Memory) -> Slot:

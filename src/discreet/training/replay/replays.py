@@ -193,6 +193,7 @@ class Replays:
         with no_functions(), out_of_sight():
             entries = [_entry(leaf, rows.places) for leaf in tensors_in(rows.batch)]
             entries.append(present.to(self._runner.device, program.kind) / copies)
+
         if not program.fits(entries):
             return None
 
@@ -204,6 +205,7 @@ class Replays:
         except Stale:
             self._traces.may_tell = could_tell
             raise
+
         self._traces.may_tell = could_tell
 
         # As of a pass: when its contributions were added to the sums, or that has failed.
@@ -273,6 +275,7 @@ class Replays:
                     known.program, known.guards, known.compared = program, guards, self._step
                     self.reason = None
                     return
+
                 recorder.refuse("a program of it computes other bits")
         except OneByOne as failure:
             recorder.refuse(str(failure))
@@ -344,6 +347,7 @@ def _outline(part: Any) -> Any:
     """The form of a batch: keys, kinds, and sizes of rows."""
     if isinstance(part, Tensor):
         return part.shape[1:], part.dtype
+
     entries = branches(part)
     if entries is None:
         return type(part)
@@ -363,6 +367,7 @@ def _varied(leaf: Any) -> Any:
     """Other made-up numbers of the same shape and type: what was frozen shows."""
     if not isinstance(leaf, Tensor):
         return leaf
+
     if leaf.is_floating_point() or leaf.is_complex():
         return leaf.flip(0) * 0.75
 

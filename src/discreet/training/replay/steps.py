@@ -18,16 +18,16 @@ __all__ = [
     "Built",
     "Compared",
     "Operated",
-    "Origin",
     "Recorded",
     "Slot",
+    "SlotOrigin",
     "ValuesRead",
     "filled",
     "slots_in",
 ]
 
 
-class Origin(Enum):
+class SlotOrigin(Enum):
     """Whose memory a tensor lies in."""
 
     BEFORE = auto()
@@ -49,7 +49,7 @@ class Slot:
     """
 
     number: int
-    origin: Origin
+    origin: SlotOrigin
 
 
 @final
@@ -126,13 +126,17 @@ def filled(thing: Any, change: Callable[[Any], Any], kind: type = Tensor) -> Any
     """
     if isinstance(thing, kind):
         return change(thing)
+
     if type(thing) in (list, tuple):
         return type(thing)([filled(part, change, kind) for part in thing])
+
     if type(thing) is dict:
         return {name: filled(part, change, kind) for name, part in thing.items()}
+
     if is_dataclass(thing) and not isinstance(thing, type) and slots_in(thing, kind):
         parts = [filled(getattr(thing, field.name), change, kind) for field in fields(thing)]
         return Built(type(thing), tuple(parts))
+
     if isinstance(thing, Built):
         return Built(thing.kind, tuple([filled(part, change, kind) for part in thing.parts]))
 
@@ -157,6 +161,7 @@ def slots_in(thing: Any, kind: type = Slot) -> list[Any]:
     """Everything of a class in a structure, in its order."""
     if isinstance(thing, kind):
         return [thing]
+
     if isinstance(thing, Built):
         parts: Any = thing.parts
     elif type(thing) is dict:

@@ -187,11 +187,13 @@ def chunk_for(positions: int, spread: float) -> Chunk:
         fit = min(count, terms // records)
         if fit < 1:
             break
+
         pieces = -(-count // fit)
         chunk = Chunk(records, -(-count // pieces), pieces)
         # Of equal ones the first, which has fewer pieces.
         if chunk.records * chunk.positions > best.records * best.positions:
             best = chunk
+
         records *= 2
 
     return replace(best, joined=_joined(best, kappa))
@@ -208,6 +210,7 @@ def _joined(chunk: Chunk, kappa: Fraction) -> int:
         places = 2 * _CHANGED * chunk.records * 2 * joined - 1
         if gamma(2 * joined, _SINGLE) * (1 + within) * places > allowed:
             break
+
         joined *= 2
 
     return joined

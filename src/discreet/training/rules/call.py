@@ -154,6 +154,7 @@ class Uses:
             with no_functions(), out_of_sight():  # none of this is an operation of the user's
                 if self._versions(used) != versions:
                     raise OneByOne(f"an argument of {name} was changed in place after it was used")
+
                 used.clear()
                 self._require_gradient_rows(gradient, rows, name, number if guessed else None)
                 plain = gradient.detach()
@@ -170,6 +171,7 @@ class Uses:
                 with no_functions(), self.unjudged():
                     if factor is not None:
                         self._require_factor_rows(factor, name)
+
                     use.factor = self._finish(use, make(plain) if factor is None else factor)
                     self._hold_factor(use.factor)
 
@@ -192,6 +194,7 @@ class Uses:
             # Dropped and tried again: the guess was ours, and says nothing about the loss.
             if guess is not None:
                 raise WrongGuess(guess) from None
+
             raise
 
     def _require_factor_rows(self, factor: Any, name: str) -> None:
@@ -257,6 +260,7 @@ class Uses:
                     for *_, factor in use.lifted:
                         if factor is not use.factor:
                             self._hold_factor(factor)
+
                 use.value = use.value.without_graph()
 
             self.proof.require_unmoved(self._parts)
@@ -364,6 +368,7 @@ class Call:
         # Which rows are brought up to date is the library's business; which are read, the proof's.
         with no_functions(), out_of_sight():
             rows, slots = table.look_up(ids)
+
         return torch.embedding(rows, slots[ids])
 
     def state_of(self, out: Tensor) -> Rows:

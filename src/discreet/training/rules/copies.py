@@ -84,6 +84,7 @@ def _only_row(call: Call, result: Tensor, dim: int) -> Tensor:
     # There are several where the number of records is among the arguments, as in tile(p, (m, 1)).
     if result.shape[dim] != 1:
         raise OneByOne(f"{call.name} makes more than one row of one record")
+
     return result.squeeze(dim)
 
 

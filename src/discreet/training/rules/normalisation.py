@@ -143,6 +143,7 @@ def channel_norm(call: Call) -> Tensor:
     for tensor, join in ((weight, torch.mul), (bias, torch.add)):
         if tensor is None:
             continue
+
         # A frozen scale is the same for all records, and needs no copies.
         value, shape = call.value(tensor), (tensor.shape[0], *ones)
         copies = tensor.view(1, *shape) if value is None else call.copies(value, 0, shape)

@@ -223,6 +223,7 @@ def _runs_python(tensor: Tensor) -> bool:
             met.add(node)
             if isinstance(node, torch._C._FunctionBase):  # noqa: SLF001  (of autograd.Function)
                 return True
+
             nodes += [source for source, _ in node.next_functions]
 
     return False

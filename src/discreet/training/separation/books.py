@@ -105,6 +105,7 @@ class Books:
         mark: Mark | None = getattr(storage, "_separation", None)
         if mark is not None and mark[0] == self.number:
             return mark[1]
+
         return self.meet(storage, mark)
 
     def meet(self, storage: Any, mark: Mark | None) -> Content:
@@ -125,6 +126,7 @@ class Books:
             carrier: Any = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             carrier = tensor
+
         mark: Mark | None = getattr(carrier, "_separation", None)
         content = (
             mark[1] if mark is not None and mark[0] == self.number else self.meet(carrier, mark)
@@ -241,6 +243,7 @@ class Books:
         """Overwrite what this pass made of records, and somebody still holds."""
         for storage in _alive(self.secret):
             erase(storage)
+
         self.secret.clear()
 
     def set_new(self, tensor: Tensor, state: State) -> bool:
@@ -273,6 +276,7 @@ class Books:
             self.set(storage, content)
             if operation.uninitialised:
                 fill_grown([result], [(storage, 0)])
+
             if operation.name == "from_file":  # it outlives the pass
                 storage._separation = (self.number, PUBLIC, False)  # noqa: SLF001
         elif mark[0] != self.number:
@@ -331,6 +335,7 @@ class Books:
         whole = is_whole(target, target.untyped_storage())
         if not whole:
             self._find_noise(before, state)
+
         if is_public(state):
             return state if whole else PUBLIC
 
@@ -343,6 +348,7 @@ class Books:
         self.looked = True
         if constants is None or not _was_uniform(target, constants, content):
             return self.mixed(f"{operation} writes records beside constants")
+
         return content
 
     def _fits(self, target: Tensor, before: State, state: State) -> bool:
@@ -351,6 +357,7 @@ class Books:
         """
         if not is_public(state):
             return before == state
+
         if not isinstance(before, Rows):
             return False
 
@@ -407,6 +414,7 @@ class Books:
         for storage in _alive(self._noise):
             if self.content_of(storage) is NOISE:
                 self.set(storage, PUBLIC)
+
         self._noise.clear()
 
     def assign(self, tensor: Tensor, rows: Rows) -> None:
@@ -485,4 +493,5 @@ def _was_uniform(target: Tensor, constants: Tensor, memory: Memory) -> bool:
         each = memory.step // entries.element_size()
         if memory.step % entries.element_size() or entries.numel() % (each * memory.count):
             return False
+
         return uniform(entries.view(-1, memory.count, each), Rows(1), memory.count)

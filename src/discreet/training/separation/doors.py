@@ -128,8 +128,10 @@ def _kind(func: Any) -> _Kind:
     name = _name(func)
     if name in ("__get__", "__set__"):
         return _kind_of_property(name, getattr(func.__self__, "__name__", ""))
+
     if name in _METADATA:
         return _Kind.METADATA
+
     if name in _INDEXED:
         return _Kind.INDEXED
 
@@ -251,6 +253,7 @@ class Doors(TorchFunctionMode):
             out = self._called(func, args, named)
             if not isinstance(out, Tensor) and not tensors_among(out):
                 self._refuse_secrets(func.__name__, args, named)
+
             return out
 
         if kind is _Kind.WATCHED:
@@ -321,6 +324,7 @@ class Doors(TorchFunctionMode):
             with no_functions():
                 tensors = tensors_among([list(args), kwargs])
                 is_of_pass = any(map(self.proof.is_made_here, tensors))
+
             if is_of_pass:
                 self.proof.fail(
                     f"{name} lets what records made leave for Python: it hands out memory of the "

@@ -133,8 +133,10 @@ class Draws:
         drawn = (state, operation.full_name, *_sizes(args, kwargs))
         if going_back and self._after_forward is None:
             self._after_forward = self._next
+
         if state != self._next and not (going_back and drawn in self._drawn):
             self._fail(_SET_BACK)
+
         self._drawn.add(drawn)
 
         # A draw that is repeated has its number again, and so the same numbers.
@@ -147,6 +149,7 @@ class Draws:
             if self._serves_all(args, kwargs):
                 with self._shared_draw(number):
                     out = call()
+
                 # Every draw has a state of its own, by which a checkpoint finds it again, also
                 # where the generator itself has not drawn.
                 torch.rand(())

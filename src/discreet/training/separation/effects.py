@@ -310,6 +310,7 @@ class Effect:
             # None: then it was in the memory of an argument.
             if expected is None and not _is_among(result.untyped_storage(), storages):
                 return False
+
             if expected is not None and not expected.fits(result):
                 return False
 
@@ -427,6 +428,7 @@ class Effects:
         # None of them is worth more than the next one, and all of them are soon learned again.
         if len(self.by_key) >= _LIMIT:
             self.by_key.clear()
+
         self.by_key[tuple(lookup.key)] = effect
 
 

@@ -78,8 +78,10 @@ class _Search:
         for name, parameter in attributes.get("_parameters", _NONE).items():
             if parameter is None:
                 continue
+
             if holds_records(parameter):
                 return str(name)
+
             if parameter.grad is not None and holds_records(parameter.grad):
                 return f"{name}.grad"
 
@@ -112,6 +114,7 @@ class _Search:
         # again, because the search goes deeper now.
         if self._depths.get(id(value), 0) >= depth:
             return None
+
         self._depths[id(value)] = depth
 
         # A module has registers, which an object has not: it is searched like those of the model.

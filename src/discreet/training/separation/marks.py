@@ -152,6 +152,7 @@ def writes_of(tensors: Iterable[Tensor]) -> list[int]:
             carrier: Any = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             carrier = tensor
+
         counts.append(getattr(carrier, "_separation_writes", 0))
 
     return counts
@@ -176,13 +177,17 @@ def _parts_in_memory(tensor: Tensor) -> list[Tensor]:
     """The tensors of which a sparse or a jagged one is made; nothing for others."""
     if tensor.layout is torch.sparse_coo:
         return [tensor._indices(), tensor._values()]  # noqa: SLF001  (also before they are sorted)
+
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
         return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+
     if tensor.layout is torch.jagged:
         jagged: Any = tensor
         return [jagged.values(), jagged.offsets()]
+
     return []
 
 
@@ -360,6 +365,7 @@ def is_whole(tensor: Tensor, storage: Any) -> bool:
     size: int = storage.nbytes()
     if tensor.numel() * tensor.element_size() != size:
         return False
+
     if tensor.is_contiguous():
         return True
 
@@ -369,6 +375,7 @@ def is_whole(tensor: Tensor, storage: Any) -> bool:
     for stride, entries in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if entries != 1 and stride != length:
             return False
+
         length *= entries
 
     return True

@@ -152,6 +152,7 @@ class Operation:
         rule = RULES.get(f"{self.name}.{self.overload}") or RULES.get(self.name)
         if rule is None and self.pointwise:
             return RULES["pointwise"]
+
         return rule
 
 
@@ -220,6 +221,7 @@ def operation_of(func: Any) -> Operation:
     operation = OPERATIONS.get(key)
     if operation is None:
         operation = OPERATIONS[key] = Operation(func)
+
     return operation
 
 

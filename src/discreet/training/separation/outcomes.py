@@ -92,6 +92,7 @@ class Outcomes:
             # What is put back after a pass are the bytes of a memory, not who lies where in it.
             if operation.is_geometry and not all(map(self._books.holds, targets)):
                 self._fail(f"{operation.full_name} changes a tensor from before the pass")
+
             self._books.save(targets)
 
         sizes = sizes_of(targets) if operation.is_geometry else []
@@ -100,6 +101,7 @@ class Outcomes:
 
         for result in (out,) if type(out) is Tensor else tensors_among(out):
             self._books.fresh(result, content, operation)
+
         for target in targets:
             self._books.overwrite(target, content)
 
@@ -129,6 +131,7 @@ class Outcomes:
         if operation.only_shapes:
             self._reshaped(operation, inputs, list(compress(results, are_new)))
             return out
+
         if not any(are_new) and not operation.written:
             return out  # views: their memory tells
 
@@ -172,6 +175,7 @@ class Outcomes:
 
         for result in new:
             self._books.fresh(result, content, operation)
+
         if not inputs:
             return
 
@@ -232,6 +236,7 @@ class Outcomes:
             # What a rule computes to find an answer is no operation of the pass.
             with out_of_sight():
                 outcome: Any = rule(operands)
+
             self._assign(operands, states)
         except Unknown as reason:
             outcome = self._books.mixed(f"{name}: {reason}")

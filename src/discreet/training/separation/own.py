@@ -93,6 +93,7 @@ def _unfollowed(operator: Any, proof: Proof, *args: Any) -> Any:
     results = operator(*args)
     for result in tensors_among(results):
         proof.declare(result, OWN)
+
     return results
 
 

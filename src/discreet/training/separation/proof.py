@@ -237,6 +237,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Raise again what a user's code may have caught, or C++ code wrapped."""
         if self._refusal is not None:
             raise self._refusal
+
         if self.failure is not None:
             raise self._kind(self.failure)
 
@@ -346,6 +347,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 # A copy, whatever the schema says.
                 if view.untyped_storage() is not storage:
                     break
+
                 if view.dtype is not source.dtype:
                     self._books.retype(storage)
             else:
@@ -366,6 +368,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if content is PUBLIC and lookup.noise:
             if self._books.assign_noise(lookup.tensors):
                 return self._judged(func, operation, args, kwargs)
+
             self._books.use_up_noise()
 
         return self._outcomes.run_public(func, operation, args, kwargs, content)
@@ -397,6 +400,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operation.composite:
             with self:
                 out = func.decompose(*args, **kwargs)
+
             if out is not NotImplemented:
                 return out
 
@@ -440,6 +444,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # What was kept from before is refused for good, and not computed one by one.
             for state in states.values():
                 self.refuse_kept(state)
+
             self.fail(f"{operation.full_name} {leak}")
 
         for target in targets_of_records(operation, arguments, states):
@@ -514,6 +519,7 @@ class Proof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             if operation.bounded is not None:
                 require_bounds(operation, arguments_of(operation, args, kwargs))
+
             return func._op(*args, **kwargs) if kwargs else func._op(*args)  # noqa: SLF001
         except Exception:
             self._raised(operation, tensors_among((args, kwargs)))

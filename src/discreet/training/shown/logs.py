@@ -146,6 +146,7 @@ class CsvLog:
             writer = csv.DictWriter(file, header)
             if new:
                 writer.writeheader()
+
             writer.writerow(row)
 
     def _refuse(self, expected: str, got: str) -> NoReturn:

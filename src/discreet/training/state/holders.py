@@ -224,6 +224,7 @@ class Names(NamedTuple):
         """Let the names mean again what a note says."""
         for name in self.names & self.entries.keys() - note.keys():
             del self.entries[name]
+
         self.entries.update(note)
 
 
@@ -235,6 +236,7 @@ def _write_class(holder: type, note: Mapping[str, Any]) -> None:
     # Past a metaclass that forbids it, as that of enumerations does.
     for name in vars(holder).keys() - note.keys():
         type.__delattr__(holder, name)
+
     for name, value in note.items():
         if vars(holder).get(name, ABSENT) is not value:
             type.__setattr__(holder, name, value)
@@ -274,6 +276,7 @@ def _write_slots(holder: Any, note: Mapping[str, Any]) -> None:
     # Past a class that forbids it, as frozen dataclasses do: it has been changed somehow.
     for name in _read_slots(holder).keys() - note.keys():
         object.__delattr__(holder, name)
+
     for name, value in note.items():
         object.__setattr__(holder, name, value)
 
@@ -305,8 +308,10 @@ def _places_among(part: Any) -> Any:
     """The numbers that tell a place: of counters, of lists that grow, and of iterators."""
     if isinstance(part, int | float | str | None):
         return part
+
     if isinstance(part, tuple):
         return tuple(_places_among(entry) for entry in part)
+
     if isinstance(part, list):
         return len(part)
 
@@ -435,6 +440,7 @@ def kind_of(cls: type) -> Kind | None:
         # Classes that are made at run time would add up.
         if len(_known) >= LARGE:
             _known.clear()
+
         _known[cls] = next((kind for base, kind in _KINDS if issubclass(cls, base)), None)
 
     return _known[cls]

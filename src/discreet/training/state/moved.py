@@ -53,6 +53,7 @@ class Noted:
         for entries, before in self._registers:
             if len(entries) != len(before) or not all(map(is_, entries.values(), before.values())):
                 return False
+
         for hooks, before in self._hooks:
             if (hooks or before) and not NAMESPACE.same(before, dict(hooks)):
                 return False

@@ -52,6 +52,7 @@ def _origin_of_module(file: str, name: str) -> Origin:
 
     if file.startswith(_FOLDERS_OF_LIBRARIES):
         return Origin.LIBRARY
+
     # Before Python's own folder, in which installed packages are, too.
     if any(folder in file for folder in _INSTALLED):
         return Origin.INSTALLED
@@ -78,6 +79,7 @@ def origin_of_class(kind: type) -> Origin:
     for name in kind.__qualname__.split("."):
         if name == "<locals>":
             return origin
+
         place = getattr(place, name, None)
 
     return origin if place is kind else Origin.OWN

@@ -93,6 +93,7 @@ class _Process(Generic[_T]):
         self._number = fork()
         if not self._number:  # in the copy, which ends there
             _answer(task, entrance)
+
         os.close(entrance)
 
     def result(self) -> _T:
@@ -125,6 +126,7 @@ class _Process(Generic[_T]):
         result, error = torch.load(io.BytesIO(answer), weights_only=True)
         if error is not None:
             raise _raised_again(*error)
+
         return result  # type: ignore[no-any-return]
 
     def end(self) -> None:
@@ -137,6 +139,7 @@ class _Process(Generic[_T]):
         with suppress(ChildProcessError, ProcessLookupError):
             if killed:
                 os.kill(self._number, signal.SIGKILL)
+
             os.waitpid(self._number, 0)
 
 
@@ -229,6 +232,7 @@ def _told(error: BaseException) -> tuple[str, list[str]]:
                 "values."
             ),
         ]
+
     if isinstance(error, ModelError):
         return "ModelError", [
             "a loss that gives the same for every record: one value, and the plan's statistics",
@@ -287,4 +291,5 @@ def _safe_fork() -> Callable[[], int]:
                 "accelerator is in use."
             ),
         )
+
     return _fork

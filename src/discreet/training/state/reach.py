@@ -262,6 +262,7 @@ class Reach:
         kind: type = type(function)
         if kind is not types.FunctionType and origin_of_class(kind) is Origin.LIBRARY:
             self._add_all(attributes_of(function, kind).values(), _STEPS)
+
         self._search()
 
     def _search(self) -> None:
@@ -280,6 +281,7 @@ class Reach:
         for space, _ in self._spaces:
             if isinstance(space, dict):  # of a module: classes are noted as a whole
                 self._note_globals(space, self._attributes_written)
+
         self.holders += [
             (NAMES, Names(space, frozenset(written)))
             for space, written in self._globals_written.values()
@@ -308,6 +310,7 @@ class Reach:
         kind = type(value)
         if met >= steps:
             return
+
         if issubclass(kind, nn.Module):
             self._add_modules(value)
             return
@@ -319,6 +322,7 @@ class Reach:
         noted = kind_of(kind)
         if noted is not None and met < 0:
             self.holders.append((noted, value))
+
         self._add_parts(value, kind, steps, is_new=met < 0)
 
     def _add_parts(self, value: Any, kind: type, steps: int, *, is_new: bool) -> None:
@@ -336,6 +340,7 @@ class Reach:
         else:
             if issubclass(kind, _CONTAINERS):
                 self._add_entries(value, steps)
+
             self._add_object(value, kind, steps, is_new=is_new)
 
     def _add_modules(self, root: nn.Module) -> None:
@@ -343,6 +348,7 @@ class Reach:
         for module in modules_of(root):
             if id(module) in self._met:
                 continue
+
             self._met[id(module)] = _STEPS
 
             attributes = module.__dict__
@@ -351,6 +357,7 @@ class Reach:
                 entries = attributes.get(name)
                 if isinstance(entries, dict):  # those of torch.jit are in C++
                     self.registers.append(entries)
+
             hooks = [attributes[name] for name in _HOOKS if name in attributes]
             self.hooks += hooks
             for register in filter(None, hooks):  # nearly all are empty
@@ -359,6 +366,7 @@ class Reach:
             kind = type(module)
             if id(kind) not in self._met:
                 self._add(kind, _STEPS)
+
             self._add_all([attributes[name] for name in attributes.keys() - OF_TORCH], _STEPS)
 
     def _add_entries(self, container: Any, steps: int) -> None:
@@ -371,8 +379,10 @@ class Reach:
         values = list(base.__iter__(container))
         if base is dict:
             values += dict.values(container)
+
         if not _ATOMS.issuperset(map(type, values)):
             self._add_all(values, steps)
+
         if isinstance(container, defaultdict):
             self._add_all([container.default_factory], steps)
 
@@ -380,16 +390,20 @@ class Reach:
         origin = origin_of_class(kind)
         if origin is Origin.LIBRARY and not issubclass(kind, _PLAIN_OBJECTS):
             return
+
         if origin is Origin.INSTALLED:
             steps -= 1
+
         if steps < 0:
             return
 
         if is_new:
             with suppress(AttributeError):  # an object with slots alone
                 self.holders.append((NAMESPACE, object.__getattribute__(value, "__dict__")))
+
             if slot_names(kind):
                 self.holders.append((SLOTS, value))
+
         self._add_all([*attributes_of(value, kind).values(), kind], steps)
 
     # --- code ---
@@ -404,12 +418,14 @@ class Reach:
 
         if is_new:
             self.holders.append((CLASS, kind))
+
         bases = [base for base in kind.__mro__ if origin_of_class(base) is not Origin.LIBRARY]
         if origin is Origin.INSTALLED:
             self._add_all([_member(kind, name) for name in _calls_of_installed(kind)], steps)
         else:
             for base in bases:
                 self._add_named(vars(base), _unnamed_calls(kind), steps)
+
         self._add_space(vars(kind), origin, steps)
         self._add_all([*bases, type(kind)], steps)
 
@@ -417,6 +433,7 @@ class Reach:
         """What a class or a module of Python defines under names that own code has."""
         if origin is Origin.INSTALLED:
             steps -= 1
+
         if origin is not Origin.LIBRARY and steps >= 0:
             self._spaces.append((space, steps))
             self._add_named(space, self._names, steps)
@@ -431,8 +448,10 @@ class Reach:
         if origin is Origin.LIBRARY:
             self._add_all([*map(_content_of, cells), *function.__dict__.values()], steps)
             return
+
         if origin is Origin.INSTALLED:
             steps -= 1
+
         if steps < 0:
             return
 
@@ -442,10 +461,12 @@ class Reach:
         uses = _uses_of(function.__code__)
         if "environ" in uses.names:
             self._add_all([os.environ], steps)
+
         self._note_globals(namespace, uses.globals_written)
         self._add_named(namespace, uses.names, steps)
         if uses.imports:
             self._add_all(_imported(namespace, uses), steps)
+
         if origin is Origin.OWN:
             self._names |= uses.names
             self._attributes_written |= uses.attributes_written

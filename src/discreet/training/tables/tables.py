@@ -118,6 +118,7 @@ class RunTables:
 
         for table, rows, integers in pairs:
             table.add(rows, integers.astype("int64"))
+
         self._done += 1
 
     def settle(self) -> None:

@@ -403,8 +403,10 @@ def _reach(pair: ShiftsRemove, least: float, greatest: float) -> tuple[float, fl
         below, above = _loss(pair, np.array([low, high]))
         if below <= least and above >= greatest:
             break
+
         if below > least:
             low -= width
+
         if above < greatest:
             high += width
 

@@ -79,6 +79,7 @@ class Contour:
             epsilon += step
             if not low <= epsilon <= high:
                 return None
+
             if abs(step) <= 1e-13 * max(epsilon, 1e-300):
                 return epsilon
 

@@ -392,6 +392,7 @@ def _checked(weights: Tensor, x: Tensor) -> Tensor:
         raise ParameterError(
             owner="Convolution", name="weights", expected=f"one {x.dtype} per record", got=got
         )
+
     return weights.detach()
 
 

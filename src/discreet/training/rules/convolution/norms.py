@@ -90,6 +90,7 @@ def ghost_squares(how: Convolution, x: Tensor, g: Tensor) -> tuple[Tensor, Tenso
             inner = _window_gram(how, places.view(-1, *wide_sizes, *wide_sizes), sizes)
         else:
             inner = _gram(how.patches(wide[part]).flatten(0, 1).transpose(1, 2))
+
         outer = _gram(narrow[part].reshape(-1, narrow_channels, math.prod(sizes)))
         bounds[:, part] = error.bound(inner, outer).view(2, -1, how.groups)
 
@@ -209,6 +210,7 @@ def _window_gram(how: Convolution, gram: Tensor, sizes: tuple[int, ...]) -> Tens
                 here = slice(first, last + 1)
                 there = slice(step * first + shift, step * last + shift + 1, step)
                 _on_both_sides(total, axis, here).add_(_on_both_sides(gram, axis, there))
+
         gram = total
 
     return gram.view(len(gram), math.prod(sizes), math.prod(sizes))

@@ -74,6 +74,7 @@ class Convolved:
         else:
             gradients = self.how.in_turn(self.x, self.g)
             squares = torch.cat([row_squares(rows) for _, rows in gradients])
+
         return squares, squares
 
     def single(self, _spread: float) -> bool:

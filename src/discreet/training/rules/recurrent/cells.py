@@ -224,6 +224,7 @@ def rnn_backward(
             _relu_backward(dh, h[new], 0, grad_input=d_rows[t])
         else:
             tanh_backward(dh, h[new], grad_input=d_rows[t])
+
         torch.mm(d_rows[t], weights.hh, out=dh)
 
     return Gradients(d_gates_TmH, d_gates_TmH, None, (dh,))

@@ -139,6 +139,7 @@ def recurrent_layer(
     run = _Run(kind, CellSteps.of(1 if is_cell else len(x), reverse=reverse), taps.rows)
     with no_functions(), out_of_sight():
         tensors = [None if weight is None else weight.detach() for weight in weights]
+
     states = [_of_type(tensor, weights.ih.dtype) for tensor in (x, *start)]
     apply: Callable[..., tuple[Tensor, ...]] = _Layer.apply
     results = apply(run, len(start), taps.anchor, *states, *tensors)
@@ -219,6 +220,7 @@ class _Layer(torch.autograd.Function):
             results = [buffer[steps.after[-1]].clone() for buffer in trace.states]
             for state_mP in results:
                 declare(state_mP, by_row)
+
             if not is_cell:
                 results.insert(0, steps.later(trace.states[0]).clone())
                 declare(results[0], by_time)
@@ -262,6 +264,7 @@ class _Layer(torch.autograd.Function):
             rows = gradients.by_record
             for row_mTO in rows:
                 declare(row_mTO, by_row)
+
             for state_mP in gradients.start:
                 declare(state_mP, by_row)
 
@@ -300,6 +303,7 @@ def _from_inputs(kind: Kind, x: Tensor, weights: Weights) -> Tensor:
         if kind == "gru":  # b_hn stands inside of r (W_hn h + b_hn), and is added there
             third = len(bias) // 3 * 2
             bias[third:] = weights.bias_ih[third:]
+
         gates = torch.addmm(bias, flat, weights.ih.t())
 
     return gates.view(*x.shape[:2], gates.shape[1])

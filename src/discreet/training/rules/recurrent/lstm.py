@@ -123,6 +123,7 @@ def lstm_backward(
         dh += d_out[t]
         if weights.hr is not None and d_hr_TmP is not None:
             torch.mm(d_hr_TmP[t].copy_(dh), weights.hr, out=dy)
+
         differentiate(t, old)
         torch.mm(d_rows[t], weights.hh, out=dh)
 

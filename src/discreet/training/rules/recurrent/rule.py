@@ -107,6 +107,7 @@ def _taps(call: Call, rows: Rows) -> Taps:
         def of_bias(gradient: Tensor) -> Factor:
             if not shared:
                 shared.append(bias_factor(of_records(gradient)))
+
             return shared[0]
 
         def of_weight(linear_map: LinearMap, gradient: Tensor) -> Factor:

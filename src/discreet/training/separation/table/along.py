@@ -33,6 +33,7 @@ def _reduced(operands: Operands) -> State | list[State]:
     # No claim either way; a sum over records, as the gradient of a bias, is called what it is.
     if rows.dim in axes and operands.name == "sum":
         return SUM
+
     require(rows.dim not in axes, "runs over records")
 
     # Each axis that disappears before that of the records moves it to the left.

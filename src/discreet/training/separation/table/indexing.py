@@ -119,6 +119,7 @@ class _Subscript:
         places: set[Rows] = set()
         if of_tensor is not None:
             places.add(self._of_tensor(of_tensor, indices.pop(of_tensor.dim, None)))
+
         for index in indices.values():
             of_index = self._operands.rows(index)
             if of_index is not None:
@@ -130,6 +131,7 @@ class _Subscript:
             is_public = self._operands.rows(index) is None
             if is_public and not self._indifferent(axis, of_tensor):
                 self._operands.require_uniform(index, common.at(common.dim - self._shift(index)))
+
         return common
 
     def _indifferent(self, axis: int, of_tensor: Rows | None) -> bool:
@@ -166,6 +168,7 @@ def _selected(operands: Operands) -> State:
     if index.ndim == 0:
         if of_tensor is None or of_tensor.dim == dim:
             raise Unknown("a single record")
+
         return operands.kept(of_tensor, operands.result)
 
     subscript = _Subscript(operands, tensor, [*[None] * dim, index])

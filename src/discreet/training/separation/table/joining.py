@@ -77,6 +77,7 @@ def _seen_through(view: _View, tensor: Tensor, rows: Rows, count: int) -> list[S
 
     with out_of_sight():
         views = view(tensor)
+
     states = []
     for part in (views,) if isinstance(views, Tensor) else views:
         offset, shape, itemsize = part.storage_offset(), tuple(part.shape), part.element_size()

@@ -49,6 +49,7 @@ def tensors_among(thing: Any) -> list[Tensor]:
     """Tensors among arguments or results, also inside of lists and dictionaries, in their order."""
     if isinstance(thing, Tensor):
         return [thing]
+
     if not isinstance(thing, (list, tuple, dict)):
         return []
 
@@ -87,6 +88,7 @@ def overlaps(tensor: Tensor) -> bool:
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride <= reach:
             return True
+
         reach += stride * (size - 1)
 
     return False
@@ -267,6 +269,7 @@ class Operands:
         before = self._before(tensor)
         for witness in _witnesses:
             witness.read(before)
+
         with out_of_sight():
             return before.detach().clone()
 
@@ -305,6 +308,7 @@ class Operands:
         # What is public may stand beside records, if it is alike for all of them.
         for tensor, shift in pairs:
             self.require_records(tensor, common.at(common.dim - shift))
+
         return common
 
     def require_records(

@@ -74,6 +74,7 @@ class Meeting:
         for tensor, axes in self._terms:
             if self.letter in axes:
                 self._operands.require_records(tensor, self._rows(axes))
+
         return self._operands.kept(self._rows(letters), result)
 
     def _rows(self, letters: Letters) -> Rows:
