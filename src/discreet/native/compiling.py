@@ -79,7 +79,10 @@ def likely_set() -> str:
 
 @cache
 def file_name(instructions: str) -> str:
-    """The name of the file that is compiled from these sources, on this platform."""
+    """The name of the file that is compiled from these sources, on this platform.
+
+    It does not end in what Python takes for a module of its own.
+    """
     digest = hashlib.sha256()
     platform_name = sysconfig.get_config_var("MULTIARCH") or sysconfig.get_platform()
     for part in (*_FLAGS, *_MACROS[instructions], str(platform_name)):
@@ -88,7 +91,7 @@ def file_name(instructions: str) -> str:
     for name in _FILES:
         digest.update((SOURCES / name).read_bytes() + b"\0")
 
-    return f"kernels-{instructions}-{digest.hexdigest()[:24]}.so"
+    return f"kernels-{instructions}-{digest.hexdigest()[:24]}.shared"
 
 
 def compile_into(folder: Path, instructions: str) -> Path | None:

@@ -49,7 +49,7 @@ def test_a_folder_that_others_can_write_to_is_ignored(home: Path, mode: int, lev
 def test_a_file_that_others_can_write_to_is_ignored(home: Path) -> None:
     folder = writable_place()
     assert folder is not None
-    path = folder / "kernels.so"
+    path = folder / "kernels.shared"
     path.write_bytes(b"")
     path.chmod(0o755)
     assert is_private(path)

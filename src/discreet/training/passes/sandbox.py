@@ -44,10 +44,10 @@ from discreet.errors import ModelError
 from discreet.training.data.seeding import shared_numbers, shared_seed
 from discreet.training.passes.replaced import Replaced
 from discreet.training.passes.scripted import unseen_in
-from discreet.training.passes.untouched import Buffers, Untouched
 from discreet.training.separation.own import current_proof
 from discreet.training.separation.proof import Proof
 from discreet.training.state.moved import Moved, Noted
+from discreet.training.state.untouched import Buffers, Untouched
 
 __all__ = ["Erasable", "Traces", "plain_forward", "prepared", "seeded_pass"]
 

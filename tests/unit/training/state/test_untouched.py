@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from discreet.training.passes.untouched import Buffers, Untouched
+from discreet.training.state.untouched import Buffers, Untouched
 
 
 def test_a_parameter_that_was_written_to_is_named_and_gradients_are_put_back() -> None:
