@@ -13,6 +13,7 @@ from discreet.errors import NumericsError, ParameterError
 from discreet.numerics import (
     ExactSum,
     Grid,
+    _compiled,
     exact,
     ghost_squared_norms,
     l2_norms,
@@ -40,6 +41,7 @@ def test_two_threads_that_add_at_the_same_time_are_refused(monkeypatch: pytest.M
         return units(*args)
 
     monkeypatch.setattr(exact, "_checked", checked_together)
+    monkeypatch.setattr(_compiled, "worth_it", lambda _: False)
     monkeypatch.setattr(exact, "_units", slow_units)
     refused: list[NumericsError] = []
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -260,19 +260,22 @@ def test_passes_that_cannot_be_executed_again_are_not(function: Any, reason: str
     assert reason in stepper.engine.explain()
 
 
+UNSEEN_SCALE: ContextVar[float] = ContextVar("scale", default=1.0)
+
+
 def test_a_loss_that_changes_where_nobody_looks_is_found_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replays, "_PERIOD", 3)
-    monkeypatch.setenv("SCALE", "1")
+    UNSEEN_SCALE.set(1.0)
 
     def function(model: Any, batch: Any) -> Tensor:
-        return loss(model, batch) * float(os.environ["SCALE"])
+        return loss(model, batch) * UNSEEN_SCALE.get()
 
     stepper = Stepper(mlp())
     for _ in range(6):
         stepper.step(function, records())
-    monkeypatch.setenv("SCALE", "2")
+    UNSEEN_SCALE.set(2.0)
     with pytest.raises(ModelError, match="static=True"):
         for _ in range(4):
             stepper.step(function, records())
