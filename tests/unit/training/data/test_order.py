@@ -311,6 +311,8 @@ def test_a_copy_that_waits_for_a_thread_is_asked_once(monkeypatch: pytest.Monkey
             time.sleep(60.0)
         return index
 
+    counts = []
     for _ in range(2):
         assert fetch(Texts(waiting)).tolist() == list(range(6))
-    assert len(forks) == 1
+        counts.append(len(forks))
+    assert counts[0] == counts[1] > 0  # as many at once as torch has threads
